@@ -1,0 +1,1 @@
+"""Omni-modality serving: stages in processes, realtime speech in front."""

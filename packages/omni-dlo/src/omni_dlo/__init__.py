@@ -1,0 +1,1 @@
+"""Layerwise weight offload: streams blocks from host to device, exact to the bit."""

@@ -1,0 +1,1 @@
+"""Realtime full-duplex client and the benchmark around it."""

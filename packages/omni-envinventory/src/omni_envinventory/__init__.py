@@ -1,0 +1,1 @@
+"""Reviewed inventory of environment variables: scan, check, collect, document."""

@@ -1,0 +1,1 @@
+"""Tensors and Python values between processes of one host, over shared memory."""
