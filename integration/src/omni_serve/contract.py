@@ -147,8 +147,8 @@ class ReplyAudio:
 class ReplyDone:
     """The end of a reply.
 
-    ``reason`` says why where status is not ``completed`` (``turn_detected``, ``client_cancelled``, ``max_output_tokens``,
-    or a fault in words). ``stages`` holds each stage's timing, "0" being the language model.
+    ``reason`` says why where status is not ``completed`` (``turn_detected``, ``client_cancelled``,
+    ``max_output_tokens``, or a fault in words). ``stages`` holds each stage's timing, "0" being the language model.
     """
 
     reply_id: str
