@@ -1,0 +1,1 @@
+"""Inventories that come with the package."""

@@ -1,0 +1,509 @@
+"""Evaluation of reduced code: which values can an expression have, in which frame.
+
+Names are evaluated lazily and remembered per frame, so each binding is looked at once. A function is evaluated with
+unknown parameters once, and again for every distinct set of arguments that some call hands it: that is how a name
+travels through wrappers of any depth, and how a mapping, a getter or an instance travels as an argument.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import attributes, calls, sinks
+from .frames import Frame, Module, Raw, ScopeId, Spot
+from .lower_expr import Node
+from .strings import percent
+from .values import NOTHING, UNKNOWN, UNKNOWN_ATOM, Atom, Value, concatenate, join, of, text
+
+MAX_ELEMENTS = 300
+"""Loops over more elements than this are not taken apart element by element."""
+
+
+class Evaluator:
+    """Evaluates a set of modules; make a new one whenever the reductions change.
+
+    Args:
+        modules: The program; those whose ``scopes`` is None are asked for through ``wanted`` when a name needs them.
+        loose_methods: Wrapper methods, by name, that a call on a receiver of unknown type may mean.
+    """
+
+    def __init__(self, modules: list[Module], loose_methods: dict[str, list[ScopeId]]) -> None:
+        self.modules = modules
+        self.by_name = {module.name: module for module in modules}
+        self.loose_methods = loose_methods
+        self.frames: list[Frame] = []
+        self.module_frames: dict[int, Frame] = {}
+        self.class_frames: dict[ScopeId, Frame] = {}
+        self.contexts: dict[Any, Frame] = {}
+        self.roots: dict[ScopeId, Frame] = {}
+        self.called: set[ScopeId] = set()
+        self.located: dict[Raw, None] = {}
+        self.pending: dict[ScopeId, dict[Raw, None]] = {}
+        self.escaped: dict[ScopeId, Spot] = {}
+        self.wanted: set[tuple[int, str]] = set()
+        self.cycles: set[Any] = set()
+        self.cycles_open: set[Any] = set()
+        self.counts: dict[ScopeId, int] = {}
+        self.depth = 0
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Evaluate every reduced module, every function in it with unknown parameters, and inherited methods."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 20_000))
+        try:
+            for module in self.modules:
+                if module.scopes is not None:
+                    self.module_frame(module)
+            self.inherited()
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def frame(self, module: Module, index: int, params: dict[str, Value], parent: Frame | None, when: str) -> Frame:
+        """A new frame of a reduced scope."""
+        assert module.scopes is not None
+        made = Frame(len(self.frames), module, index, module.scopes[index], params, parent, when)
+        self.frames.append(made)
+        return made
+
+    def module_frame(self, module: Module) -> Frame:
+        """The one frame of a module, evaluated when first asked for."""
+        known = self.module_frames.get(module.number)
+        if known is not None:
+            return known
+        made = self.frame(module, 0, {}, None, "import")
+        self.module_frames[module.number] = made
+        self.effects(made)
+        self.settle(made)
+        return made
+
+    def settle(self, frame: Frame) -> None:
+        """Located accesses of a module are final; there is no caller left to ask."""
+        for raw in frame.accesses:
+            self.located[
+                Raw(raw.name, raw.operation, raw.form, raw.spot, frozenset(), raw.via, raw.detail, raw.when)
+            ] = None
+
+    def effects(self, frame: Frame) -> None:
+        """Evaluate the effects of a scope in order."""
+        for node in frame.scope["body"]:
+            self.eval(frame, node)
+
+    def inherited(self) -> None:
+        """Evaluate methods of base classes once more for each class below that inherits them."""
+        for sid in list(self.class_frames):
+            for base, method in attributes.inherited_methods(self, sid):
+                root = self.roots.get(method)
+                if root is not None and (root.accesses or method in self.pending):
+                    self.called.add(method)
+                    parent = self.class_frames[base]
+                    calls.root(self, method, parent, of(("inst", sid, None)))
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def add(self, frame: Frame, raw: Raw) -> None:
+        """Note an access in the frame where it happens."""
+        if frame.when == "import" and raw.when != "import":
+            raw = Raw(raw.name, raw.operation, raw.form, raw.spot, raw.needs, raw.via, raw.detail, "import")
+        frame.accesses[raw] = None
+        if not raw.needs:
+            self.located[raw] = None
+
+    def escape(self, frame: Frame, value: Value, spot: Spot) -> None:
+        """A function went where its calls cannot be followed: what it would read is dynamic from here on."""
+        for atom in value.atoms:
+            if atom[0] == "fn":
+                self.escaped.setdefault(atom[1], spot)
+            elif atom[0] in ("sink", "em"):
+                form = atom[2] if atom[0] == "sink" else sinks.label(atom[1], f".{atom[2]}")
+                if atom[2] not in ("keys", "items", "values", "copy"):
+                    detail = f"{form} itself is handed on"
+                    self.add(frame, Raw(None, "read", form, spot, frozenset(), None, detail, frame.when))
+
+    def note_eval(self, frame: Frame, spot: Spot) -> None:
+        """Source text that speaks of the environment is about to be executed: nothing static sees into it."""
+        detail = "text that mentions the environment is executed"
+        self.add(frame, Raw(None, "read", "eval", spot, frozenset(), None, detail, frame.when))
+
+    def module_of(self, name: str) -> Module | None:
+        """A module by dotted name."""
+        return self.by_name.get(name)
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def name(self, frame: Frame, name: str) -> Value:
+        """A name as this frame sees it: its own scope, enclosing functions, the module, then nothing."""
+        walk: Frame | None = frame
+        while walk is not None:
+            own = walk.scope
+            if (own["kind"] != "class" or walk is frame) and (name in own["bind"] or name in walk.params):
+                return self.variable(walk, name, None)
+            walk = walk.parent
+        return self.global_name(frame.module, name)
+
+    def global_name(self, module: Module, name: str) -> Value:
+        """A name the module has from a star import or the builtins."""
+        assert module.scopes is not None
+        for star, level in module.scopes[0]["stars"]:
+            target = module.resolve(star, level)
+            internal = self.module_of(target)
+            if internal is not None and internal is not module:
+                found = self.export(internal, name)
+                if not found.bare:
+                    return found
+            elif internal is None:
+                external = sinks.external(f"{target}.{name}")
+                if next(iter(external.atoms))[0] in ("env", "sink"):
+                    return external
+        return of(("ext", f"builtins.{name}")) if name in sinks.BUILTINS else UNKNOWN
+
+    def export(self, module: Module, name: str) -> Value:
+        """What ``from module import name`` gives."""
+        inner = self.module_of(f"{module.name}.{name}")
+        if module.scopes is None:
+            request = Value(frozenset({UNKNOWN_ATOM}), frozenset({("?", module.number, name)}))
+            return of(("mod", inner.number)) if inner is not None else request
+        top = module.scopes[0]
+        if name in top["bind"]:
+            return self.variable(self.module_frame(module), name, None)
+        if inner is not None:
+            return of(("mod", inner.number))
+        guard = ("star", name)
+        frame = self.module_frame(module)
+        if guard in frame.busy:
+            return UNKNOWN
+        frame.busy.add(guard)
+        found = self.global_name(module, name)
+        frame.busy.discard(guard)
+        return UNKNOWN if any(atom[0] == "ext" and atom[1].startswith("builtins.") for atom in found.atoms) else found
+
+    def variable(self, frame: Frame, name: str, indices: list[int] | None) -> Value:
+        """The join of a variable's bindings (those of ``indices``, or all) with what was added to its container."""
+        key = (name, tuple(indices) if indices is not None else None)
+        pinned = bool(frame.overrides)
+        if not pinned:
+            known = frame.variables.get(key)
+            if known is not None:
+                return known
+        if key in frame.busy:
+            self.cycles.add((frame.number, key))
+            return UNKNOWN
+        frame.busy.add(key)
+        bindings = frame.scope["bind"].get(name, [])
+        values: list[Value] = []
+        if name in frame.params and (indices is None or -1 in indices):
+            values.append(frame.params[name])
+        chosen: Iterable[Node] = (
+            bindings if indices is None else [bindings[i] for i in indices if 0 <= i < len(bindings)]
+        )
+        values += [self.eval(frame, node) for node in chosen]
+        value = join(values) if len(values) != 1 else values[0]
+        if not values:
+            value = UNKNOWN
+        added = frame.scope["mut"].get(name)
+        if added:
+            value = self.mutated(frame, value, added)
+        frame.busy.discard(key)
+        self.cycles.discard((frame.number, key))
+        if not pinned and not self.cycles:
+            frame.variables[key] = value
+        return value
+
+    def mutated(self, frame: Frame, value: Value, added: list[Node]) -> Value:
+        """A container with everything that was ever put into it."""
+        if not any(atom[0] in ("seq", "dict") for atom in value.atoms):
+            return value
+        elements: list[Value] = []
+        pairs: list[tuple[Value, Value]] = []
+        complete = True
+        for entry in added:
+            if entry[0] == "item":
+                pairs.append((self.eval(frame, entry[1]), self.eval(frame, entry[2])))
+            elif entry[0] == "elt":
+                elements.append(self.eval(frame, entry[1]))
+            elif entry[0] == "ext":
+                elements.append(self.elements(self.eval(frame, entry[1])))
+            else:
+                for atom in self.eval(frame, entry[1]).atoms:
+                    if atom[0] == "dict":
+                        pairs += atom[1]
+                    else:
+                        complete = False
+        atoms: set[Atom] = set()
+        for atom in value.atoms:
+            if atom[0] == "seq" and elements:
+                atoms.add(("seq", tuple(dict.fromkeys((*atom[1], *elements))), False))
+            elif atom[0] == "dict":
+                atoms.add(("dict", tuple(dict.fromkeys((*atom[1], *pairs))), atom[2] and complete))
+            else:
+                atoms.add(atom)
+        return Value(frozenset(atoms), value.deps)
+
+    # -- containers ------------------------------------------------------------------------------------------------
+
+    def elements(self, value: Value) -> Value:
+        """Any element of an iterable."""
+        found: list[Value] = []
+        for atom in value.atoms:
+            if atom[0] == "seq":
+                found += atom[1]
+            elif atom[0] == "dict":
+                found += [key for key, _ in atom[1]]
+            elif atom[0] == "env":
+                found.append(of(("any",)))
+            elif atom[0] == "cls":
+                found += attributes.class_values(self, (atom[1][0], atom[1][1]))
+            elif atom[0] == "s" and "\0" not in atom[1] and len(atom[1]) <= 64:
+                found += [text(letter) for letter in atom[1]]
+            else:
+                found.append(UNKNOWN)
+        joined = join(found)
+        return joined.with_deps(joined.deps | value.deps)
+
+    def pick(self, value: Value, path: list[int]) -> Value:
+        """The part of an unpacked value at a path; -1 stands for a starred rest."""
+        for index in path:
+            parts: list[Value] = []
+            for atom in value.atoms:
+                if atom[0] == "seq" and atom[2] and 0 <= index < len(atom[1]):
+                    parts.append(atom[1][index])
+                elif atom[0] == "seq" and index == -1:
+                    parts.append(of(("seq", atom[1], False)))
+                elif atom[0] == "seq":
+                    parts += atom[1]
+                elif atom[0] == "any":
+                    parts.append(of(("any",)) if index == 0 else UNKNOWN)
+                else:
+                    parts.append(UNKNOWN)
+            joined = join(parts)
+            value = joined.with_deps(joined.deps | value.deps)
+        return value
+
+    def loop_elements(self, frame: Frame, number: int) -> list[Value] | None:
+        """The elements of a loop one by one, or None when they are not all known."""
+        iterable = self.eval(frame, frame.scope["loops"][number])
+        if len(iterable.atoms) != 1:
+            return None
+        atom = next(iter(iterable.atoms))
+        if atom[0] == "seq" and len(atom[1]) <= MAX_ELEMENTS:
+            return [value.with_deps(value.deps | iterable.deps) for value in atom[1]]
+        return None
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def eval(self, frame: Frame, node: Node) -> Value:
+        """The value of a node in a frame; its effects are noted once."""
+        tag = node[0]
+        if tag == "S":
+            return text(node[1])
+        if tag == "?":
+            return UNKNOWN
+        if tag == "N":
+            return self.name(frame, node[1])
+        if tag == "V":
+            return self.variable(frame, node[1], node[2])
+        pinned = bool(frame.overrides)
+        if not pinned:
+            known = frame.nodes.get(id(node))
+            if known is not None:
+                return known
+        value = _EVALUATORS[tag](self, frame, node)
+        if not pinned and not self.cycles:
+            frame.nodes[id(node)] = value
+        return value
+
+    def correlated(self, frame: Frame, node: Node) -> Value:
+        """An expression evaluated once per element of a loop, so that its parts vary together."""
+        number, inner = node[1], node[2]
+        if number in frame.overrides:
+            return self.eval(frame, inner)
+        elements = self.loop_elements(frame, number)
+        if not elements:
+            return self.eval(frame, inner)
+        results: list[Value] = []
+        for element in elements:
+            frame.overrides[number] = element
+            try:
+                results.append(self.eval(frame, inner))
+            finally:
+                del frame.overrides[number]
+        return join(results)
+
+    def loop_variable(self, frame: Frame, node: Node) -> Value:
+        """A loop's target: one pinned element, or any of them."""
+        pinned = frame.overrides.get(node[1])
+        if pinned is None:
+            pinned = self.elements(self.eval(frame, frame.scope["loops"][node[1]]))
+        return self.pick(pinned, node[2])
+
+    def children(self, frame: Frame, node: Node) -> Value:
+        """Evaluate parts for their effects; only what they depend on is kept."""
+        deps: frozenset[Any] = frozenset()
+        for child in node[1]:
+            deps |= self.eval(frame, child).deps
+        return Value(UNKNOWN.atoms, deps)
+
+    def sequence(self, frame: Frame, node: Node) -> Value:
+        """A literal sequence with spread elements taken apart where they are known."""
+        elements: list[Value] = []
+        exact = True
+        for child in node[1]:
+            if child[0] == "*":
+                spread = self.eval(frame, child[1])
+                sinks.consumed(self, frame, spread, "spread", frame.spot(frame.scope["line"], 0))
+                atom = next(iter(spread.atoms)) if len(spread.atoms) == 1 else UNKNOWN_ATOM
+                if atom[0] == "seq" and atom[2]:
+                    elements += atom[1]
+                else:
+                    elements.append(self.elements(spread))
+                    exact = False
+            else:
+                elements.append(self.eval(frame, child))
+        deps = frozenset(dep for element in elements for dep in element.deps)
+        return Value(frozenset({("seq", tuple(elements), exact)}), deps)
+
+    def dictionary(self, frame: Frame, node: Node) -> Value:
+        """A literal dict; ``**os.environ`` makes it a copy of the environment as well."""
+        pairs: list[tuple[Value, Value]] = []
+        extra: set[Atom] = set()
+        complete = True
+        for key, content in node[1]:
+            value = self.eval(frame, content)
+            if key is not None:
+                pairs.append((self.eval(frame, key), value))
+                continue
+            for atom in value.atoms:
+                if atom[0] == "dict":
+                    pairs += atom[1]
+                elif atom[0] == "env":
+                    sinks.bulk(self, frame, "copy", frame.spot(node[2], node[3]), "read")
+                    extra.add(("env", "copy"))
+                else:
+                    complete = False
+        return Value(frozenset({("dict", tuple(pairs), complete), *extra}))
+
+    def binary(self, frame: Frame, node: Node) -> Value:
+        """``+`` and ``%`` on text, ``+`` on sequences, ``|`` on mappings."""
+        left, right = self.eval(frame, node[2]), self.eval(frame, node[3])
+        spot = frame.spot(node[4], node[5])
+        if node[1] == "|":
+            return sinks.union(self, frame, left, right, spot)
+        if node[1] == "%":
+            return percent(left, right)
+        if any(atom[0] == "seq" for atom in left.atoms):
+            parts = [atom for value in (left, right) for atom in value.atoms]
+            exact = len(parts) == 2 and all(atom[0] == "seq" and atom[2] for atom in parts)
+            elements = [element for atom in parts for element in (atom[1] if atom[0] == "seq" else [UNKNOWN])]
+            return Value(frozenset({("seq", tuple(elements), exact)}), left.deps | right.deps)
+        return concatenate([left, right])
+
+    def alternatives(self, frame: Frame, node: Node) -> Value:
+        """Any of several; the unknown value of a mere test is no alternative."""
+        values = [self.eval(frame, child) for child in node[1]]
+        return join(value for child, value in zip(node[1], values) if child[0] != "X" or len(node[1]) == 1)
+
+    def imported(self, frame: Frame, node: Node) -> Value:
+        """A name that an import binds."""
+        target = frame.module.resolve(node[1], node[3])
+        module = self.module_of(target)
+        if node[2] is None:
+            return of(("mod", module.number)) if module is not None else sinks.external(target)
+        if module is not None:
+            if module is frame.module:
+                inner = self.module_of(f"{target}.{node[2]}")
+                return of(("mod", inner.number)) if inner is not None else UNKNOWN
+            return self.export(module, node[2])
+        inner = self.module_of(f"{target}.{node[2]}")
+        return of(("mod", inner.number)) if inner is not None else sinks.external(f"{target}.{node[2]}")
+
+    def main_guard(self, frame: Frame, node: Node) -> Value:
+        """Effects that run only when the module is the program: call time."""
+        held, frame.when = frame.when, "call"
+        for effect in node[1]:
+            self.eval(frame, effect)
+        frame.when = held
+        return NOTHING
+
+    def managed(self, frame: Frame, node: Node) -> Value:
+        """What ``with … as`` binds: what a generator yields, what ``__enter__`` gives, or the object itself."""
+        value = self.eval(frame, node[1])
+        given = [self.elements(of(atom)) if atom[0] == "seq" else of(atom) for atom in value.atoms]
+        return join(given).with_deps(value.deps)
+
+    def element_list(self, frame: Frame, node: Node) -> Value:
+        """A comprehension: a sequence of unknown length over one element."""
+        value = self.eval(frame, node[1])
+        return Value(frozenset({("seq", (value,), False)}), value.deps)
+
+    def dict_comprehension(self, frame: Frame, node: Node) -> Value:
+        """A dict comprehension."""
+        return of(("dict", ((self.eval(frame, node[1]), self.eval(frame, node[2])),), True))
+
+
+def _joined(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return concatenate([ev.eval(frame, part) for part in node[1]])
+
+
+def _constant(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return of(("c", node[1]))
+
+
+def _lambda(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    calls.define(ev, frame, node[1])
+    return of(("fn", (frame.module.number, node[1]), frame.number, None))
+
+
+def _function(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return of(("fn", (frame.module.number, node[1]), frame.number, None))
+
+
+def _define(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    calls.define(ev, frame, node[1])
+    return NOTHING
+
+
+def _class(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    attributes.class_frame(ev, frame, node[1])
+    return of(("cls", (frame.module.number, node[1])))
+
+
+def _call(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return calls.call_node(ev, frame, node)
+
+
+def _attribute(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return attributes.attribute(ev, frame, ev.eval(frame, node[1]), node[2], frame.spot(node[3], node[4]))
+
+
+def _picked(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    return ev.pick(ev.eval(frame, node[1]), node[2])
+
+
+_EVALUATORS: dict[str, Callable[[Evaluator, Frame, Node], Value]] = {
+    "A": _attribute,
+    "B": Evaluator.binary,
+    "C": _constant,
+    "CL": _class,
+    "CLS": _class,
+    "CM": Evaluator.managed,
+    "D": Evaluator.dictionary,
+    "DEF": _define,
+    "E": Evaluator.loop_variable,
+    "FN": _function,
+    "IM": Evaluator.imported,
+    "J": _joined,
+    "K": _call,
+    "L": _lambda,
+    "M": Evaluator.dict_comprehension,
+    "MAIN": Evaluator.main_guard,
+    "O": Evaluator.correlated,
+    "P": _picked,
+    "Q": Evaluator.element_list,
+    "T": Evaluator.sequence,
+    "U": Evaluator.alternatives,
+    "X": Evaluator.children,
+    **sinks.EVALUATORS,
+}
