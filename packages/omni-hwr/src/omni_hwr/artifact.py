@@ -214,7 +214,7 @@ def check_bytes(artifact: Artifact, verify: Verify, threads: int, on_bytes: Call
     if verify != "full":
         return
     manifest = artifact.manifest
-    ranges = [(artifact.fds[blob.file], blob.offset, blob.spec.nbytes) for blob in manifest.blobs]
+    ranges = [(artifact.fds[blob.file], blob.offset, blob.nbytes) for blob in manifest.blobs]
     for blob, found in zip(manifest.blobs, digest_ranges(manifest.algorithm, ranges, threads, on_bytes)):
         if found != blob.digest:
             raise DeniedError(artifact.digest, "payload", f"the bytes of tensor {blob.name!r} are not those published")

@@ -8,10 +8,10 @@ rest follow by falling item size so that each lies on its own items.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+
+import msgspec
 
 from omni_hwr.dtypes import ITEM_BYTES
 from omni_hwr.errors import TensorError
@@ -24,6 +24,16 @@ MAX_HEADER_BYTES = 100_000_000
 _METADATA = {"format": "pt", "producer": "omni-hwr"}
 
 
+def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """Size of a dense tensor in bytes; -1 where the data type is unknown or a dimension negative."""
+    size = ITEM_BYTES.get(dtype, -1)
+    for extent in shape:
+        if extent < 0:
+            return -1
+        size *= extent
+    return size if dtype in ITEM_BYTES else -1
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Data type (safetensors name) and shape of a dense tensor."""
@@ -34,7 +44,7 @@ class TensorSpec:
     @property
     def nbytes(self) -> int:
         """Size of the dense tensor in bytes."""
-        return ITEM_BYTES[self.dtype] * prod(self.shape)
+        return nbytes_of(self.dtype, self.shape)
 
 
 @dataclass(frozen=True)
@@ -79,15 +89,20 @@ def file_name(index: int, count: int) -> str:
     return f"model-{index + 1:05d}-of-{count:05d}.safetensors"
 
 
-def build_header(tensors: Sequence[tuple[str, TensorSpec]]) -> bytes:
-    """Length and padded JSON header of a file that holds ``tensors`` in this order without gaps."""
+class _HeaderEntry(msgspec.Struct):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def build_header(tensors: Sequence[tuple[str, str, tuple[int, ...], int]]) -> bytes:
+    """Length and padded JSON header of a file that holds ``(name, dtype, shape, nbytes)`` in this order, no gaps."""
     table: dict[str, object] = {"__metadata__": _METADATA}
     position = 0
-    for name, spec in tensors:
-        end = position + spec.nbytes
-        table[name] = {"dtype": spec.dtype, "shape": list(spec.shape), "data_offsets": [position, end]}
-        position = end
-    text = json.dumps(table, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    for name, dtype, shape, nbytes in tensors:
+        table[name] = _HeaderEntry(dtype, shape, (position, position + nbytes))
+        position += nbytes
+    text = msgspec.json.encode(table)
     text += b" " * (-(8 + len(text)) % PAGE_BYTES)
     return len(text).to_bytes(8, "little") + text
 
@@ -123,7 +138,7 @@ def plan_layout(tensors: Mapping[str, TensorSpec], shard_bytes: int) -> Plan:
     placements: list[Placement] = []
     for index, shard in enumerate(shards):
         shard.sort(key=_rank)
-        header = build_header(shard)
+        header = build_header([(name, spec.dtype, spec.shape, spec.nbytes) for name, spec in shard])
         if len(header) > MAX_HEADER_BYTES:
             raise TensorError(shard[0][0], f"its file's header would take {len(header)} bytes; use smaller files")
         position = len(header)

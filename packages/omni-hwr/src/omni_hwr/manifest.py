@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Literal
 
-from omni_hwr.digests import ALGORITHMS, Algorithm, digest_bytes, new_hasher
+import msgspec
+
+from omni_hwr.digests import Algorithm, digest_bytes
 from omni_hwr.dtypes import ITEM_BYTES
 from omni_hwr.errors import KeyFormatError
-from omni_hwr.key import WeightKey, canonical_json
-from omni_hwr.layout import TensorSpec, build_header, file_name
+from omni_hwr.key import WeightKey
+from omni_hwr.layout import build_header, file_name, nbytes_of
 
-MANIFEST_SCHEMA = "omni-hwr/manifest/1"
-READY_SCHEMA = "omni-hwr/ready/1"
+MANIFEST_SCHEMA: Literal["omni-hwr/manifest/1"] = "omni-hwr/manifest/1"
+READY_SCHEMA: Literal["omni-hwr/ready/1"] = "omni-hwr/ready/1"
 MAX_MANIFEST_BYTES = 256 << 20
 """A longer manifest is refused unread."""
 
 Kind = Literal["tensor", "parameter", "buffer", "transient"]
 """What a view is to its module; ``transient`` is a non-persistent buffer, ``tensor`` belongs to no module."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
 
 class ManifestError(ValueError):
     """A manifest that contradicts itself; the reader turns it into a denial."""
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One payload file: name, size, bytes before its data, and digest."""
 
     name: str
@@ -39,19 +37,19 @@ class FileRecord:
     digest: str
 
 
-@dataclass(frozen=True)
-class BlobRecord:
-    """One tensor as it lies in a payload file, dense and contiguous."""
+class BlobRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One tensor as it lies in payload file number ``file``, dense and contiguous."""
 
     name: str
-    spec: TensorSpec
+    dtype: str
+    shape: tuple[int, ...]
     file: int
     offset: int
+    nbytes: int
     digest: str
 
 
-@dataclass(frozen=True)
-class ViewRecord:
+class ViewRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One tensor as the user names it: a view of blob number ``blob``, ``offset`` bytes into it."""
 
     name: str
@@ -64,11 +62,30 @@ class ViewRecord:
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from the view's first item to behind its last, strides included."""
-        if any(size == 0 for size in self.shape):
-            return 0
-        items = 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride))
-        return items * ITEM_BYTES[self.dtype]
+        """Bytes from the view's first item to behind its last, strides included; -1 where that makes no sense."""
+        items = 1
+        empty = False
+        for size, step in zip(self.shape, self.stride):
+            if size < 0 or step < 0:
+                return -1
+            empty = empty or size == 0
+            items += (size - 1) * step
+        return 0 if empty else items * ITEM_BYTES.get(self.dtype, -1)
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    """The manifest file's own form."""
+
+    schema: Literal["omni-hwr/manifest/1"]
+    key: dict[str, object]
+    algorithm: Algorithm
+    created_s: float
+    files: tuple[FileRecord, ...]
+    blobs: tuple[BlobRecord, ...]
+    views: tuple[ViewRecord, ...]
+
+
+_DECODER = msgspec.json.Decoder(_Table)
 
 
 @dataclass(frozen=True)
@@ -89,38 +106,22 @@ class Manifest:
 
     def header_of(self, index: int) -> bytes:
         """The header that payload file ``index`` must begin with."""
-        return build_header([(blob.name, blob.spec) for blob in self.blobs if blob.file == index])
+        return build_header([(b.name, b.dtype, b.shape, b.nbytes) for b in self.blobs if b.file == index])
 
     @cached_property
     def content_digest(self) -> str:
         """Digest of the tensors alone: the same for the same content, whatever the files, the time, the key."""
-        hasher = new_hasher("sha256")
-        for blob in sorted(self.blobs, key=lambda item: item.name):
-            hasher.update(canonical_json([blob.name, blob.spec.dtype, blob.spec.shape, blob.digest]).encode("ascii"))
-        for view in sorted(self.views, key=lambda item: item.name):
-            name = self.blobs[view.blob].name
-            line = [view.name, view.kind, view.dtype, view.shape, view.stride, name, view.offset]
-            hasher.update(canonical_json(line).encode("ascii"))
-        return hasher.hexdigest()
+        blobs = sorted((b.name, b.dtype, b.shape, b.digest) for b in self.blobs)
+        names = [blob.name for blob in self.blobs]
+        views = sorted((v.name, v.kind, v.dtype, v.shape, v.stride, names[v.blob], v.offset) for v in self.views)
+        return hashlib.sha256(msgspec.json.encode([blobs, views])).hexdigest()
 
     def dump(self) -> bytes:
         """The manifest as JSON, one tensor a line."""
-        head = {
-            "schema": MANIFEST_SCHEMA,
-            "key": self.key.content,
-            "algorithm": self.algorithm,
-            "created_s": self.created_s,
-            "content_digest": self.content_digest,
-        }
-        files = [[item.name, item.nbytes, item.header_bytes, item.digest] for item in self.files]
-        blobs = [
-            [b.name, b.spec.dtype, list(b.spec.shape), b.file, b.offset, b.spec.nbytes, b.digest] for b in self.blobs
-        ]
-        views = [[v.name, v.kind, v.dtype, list(v.shape), list(v.stride), v.blob, v.offset] for v in self.views]
-        parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in head.items()]
-        for name, rows in (("files", files), ("blobs", blobs), ("views", views)):
-            parts.append(f'"{name}":[\n' + ",\n".join(json.dumps(row) for row in rows) + "]")
-        return ("{" + ",\n".join(parts) + "}\n").encode("ascii")
+        table = _Table(
+            MANIFEST_SCHEMA, self.key.content, self.algorithm, self.created_s, self.files, self.blobs, self.views
+        )
+        return msgspec.json.encode(table).replace(b"],[", b"],\n[") + b"\n"
 
 
 def parse_manifest(data: bytes) -> Manifest:
@@ -130,33 +131,14 @@ def parse_manifest(data: bytes) -> Manifest:
         ManifestError: It is no manifest of this version, or a record points outside of what the others state.
     """
     try:
-        table = json.loads(data)
-        if not isinstance(table, dict) or table.get("schema") != MANIFEST_SCHEMA:
-            raise ManifestError(f"schema is not {MANIFEST_SCHEMA}")
-        algorithm = table["algorithm"]
-        if algorithm not in ALGORITHMS:
-            raise ManifestError(f"unknown digest algorithm {algorithm!r}")
-        manifest = Manifest(
-            key=WeightKey.parse(table["key"]),
-            algorithm=cast(Algorithm, algorithm),
-            created_s=float(table["created_s"]),
-            files=tuple(FileRecord(*row) for row in table["files"]),
-            blobs=tuple(
-                BlobRecord(name, TensorSpec(dtype, tuple(shape)), file, offset, digest)
-                for name, dtype, shape, file, offset, _, digest in table["blobs"]
-            ),
-            views=tuple(
-                ViewRecord(name, kind, dtype, tuple(shape), tuple(stride), blob, offset)
-                for name, kind, dtype, shape, stride, blob, offset in table["views"]
-            ),
-        )
-        _check_files(manifest)
-        _check_blobs(manifest)
-        _check_views(manifest)
-    except (KeyError, TypeError, ValueError, KeyFormatError, RecursionError) as fault:
-        if isinstance(fault, ManifestError):
-            raise
+        table = _DECODER.decode(data)
+        key = WeightKey.parse(table.key)
+    except (msgspec.MsgspecError, KeyFormatError, UnicodeDecodeError, RecursionError) as fault:
         raise ManifestError(f"malformed: {fault}") from fault
+    manifest = Manifest(key, table.algorithm, table.created_s, table.files, table.blobs, table.views)
+    _check_files(manifest)
+    _check_blobs(manifest)
+    _check_views(manifest)
     return manifest
 
 
@@ -171,68 +153,61 @@ def _check_files(manifest: Manifest) -> None:
 
 def _check_blobs(manifest: Manifest) -> None:
     """Blobs fill each file behind its header, in order, without gap or overlap."""
-    at, position = 0, manifest.files[0].header_bytes if manifest.files else 0
-    names: set[str] = set()
+    files = iter(enumerate(manifest.files))
+    at, position, end = -1, 0, 0
     for blob in manifest.blobs:
         while blob.file != at:
-            if position != manifest.files[at].nbytes:
-                raise ManifestError(
-                    f"{manifest.files[at].name} ends at {manifest.files[at].nbytes}, data at {position}"
-                )
-            at += 1
-            position = manifest.files[at].header_bytes if at < len(manifest.files) else 0
-            if at >= len(manifest.files):
-                raise ManifestError(f"tensor {blob.name!r} lies in file {blob.file} of {len(manifest.files)}")
-        if blob.offset != position or min(blob.spec.shape, default=0) < 0:
-            raise ManifestError(f"tensor {blob.name!r} begins at {blob.offset}, not {position}")
-        names.add(blob.name)
-        position += blob.spec.nbytes
-    if manifest.files and (at != len(manifest.files) - 1 or position != manifest.files[at].nbytes):
+            index, item = next(files, (None, None))
+            if index is None or item is None or position != end:
+                raise ManifestError(f"tensor {blob.name!r} does not follow the one before it")
+            at, position, end = index, item.header_bytes, item.nbytes
+        if blob.offset != position or blob.nbytes != nbytes_of(blob.dtype, blob.shape):
+            raise ManifestError(f"tensor {blob.name!r} does not follow the one before it, or its size is wrong")
+        position += blob.nbytes
+    rest = list(files)
+    if position != end or any(item.header_bytes != item.nbytes for _, item in rest):
         raise ManifestError("the tensors do not fill the files")
-    if len(names) != len(manifest.blobs):
+    if len({blob.name for blob in manifest.blobs}) != len(manifest.blobs):
         raise ManifestError("a stored tensor is listed twice")
 
 
 def _check_views(manifest: Manifest) -> None:
     """Views stay within their blobs and lie on their items."""
+    blobs = manifest.blobs
     for view in manifest.views:
-        if view.kind not in KINDS:
-            raise ManifestError(f"tensor {view.name!r} is of unknown kind {view.kind!r}")
-        if not 0 <= view.blob < len(manifest.blobs) or len(view.shape) != len(view.stride):
+        if not 0 <= view.blob < len(blobs) or len(view.shape) != len(view.stride):
             raise ManifestError(f"tensor {view.name!r} names no stored tensor")
-        if min(view.shape, default=0) < 0 or min(view.stride, default=0) < 0 or view.offset < 0:
-            raise ManifestError(f"tensor {view.name!r} has a negative size, stride or offset")
-        blob = manifest.blobs[view.blob]
-        item = ITEM_BYTES[view.dtype]
-        if view.offset % item or view.offset + view.span_bytes > blob.spec.nbytes:
+        blob, span = blobs[view.blob], view.span_bytes
+        if span < 0 or view.offset < 0:
+            raise ManifestError(f"tensor {view.name!r} has a negative size, stride or offset, or no known data type")
+        if view.offset + span > blob.nbytes:
             raise ManifestError(f"tensor {view.name!r} reaches outside of {blob.name!r}")
-        if (blob.offset + view.offset) % item:
+        item = ITEM_BYTES[view.dtype]
+        if view.offset % item or (span and blob.offset % item):
             raise ManifestError(f"tensor {view.name!r} does not lie on its items")
     if len({view.name for view in manifest.views}) != len(manifest.views):
         raise ManifestError("a tensor is listed twice")
 
 
+class _Ready(msgspec.Struct, forbid_unknown_fields=True):
+    schema: Literal["omni-hwr/ready/1"]
+    key_digest: str
+    manifest_digest: str
+
+
 def dump_ready(manifest_bytes: bytes, key: WeightKey) -> bytes:
     """READY.json: the last file of a publication; states the digest of the manifest."""
-    table = {
-        "schema": READY_SCHEMA,
-        "key_digest": key.digest,
-        "manifest_nbytes": len(manifest_bytes),
-        "manifest_digest": digest_bytes("sha256", manifest_bytes),
-    }
-    return (json.dumps(table) + "\n").encode("ascii")
+    return msgspec.json.encode(_Ready(READY_SCHEMA, key.digest, digest_bytes("sha256", manifest_bytes))) + b"\n"
 
 
 def check_ready(data: bytes, manifest_bytes: bytes, digest: str) -> str | None:
     """None where READY.json states this manifest and this key; else what is wrong."""
     try:
-        table = json.loads(data)
-    except ValueError:
-        return "READY.json is no JSON"
-    if not isinstance(table, Mapping) or table.get("schema") != READY_SCHEMA:
-        return f"READY.json is not of schema {READY_SCHEMA}"
-    if table.get("key_digest") != digest:
-        return f"READY.json is that of artifact {str(table.get('key_digest'))[:12]}"
-    if table.get("manifest_digest") != digest_bytes("sha256", manifest_bytes):
+        ready = msgspec.json.decode(data, type=_Ready)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        return f"READY.json is malformed: {fault}"
+    if ready.key_digest != digest:
+        return f"READY.json is that of artifact {ready.key_digest[:12]}"
+    if ready.manifest_digest != digest_bytes("sha256", manifest_bytes):
         return "READY.json states another manifest"
     return None

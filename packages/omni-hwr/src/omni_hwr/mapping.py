@@ -84,14 +84,14 @@ def _tensors(manifest: Manifest, windows: Sequence[ctypes.Array[ctypes.c_ubyte]]
     for view in manifest.views:
         blob = manifest.blobs[view.blob]
         dtype = TO_TORCH[view.dtype]
-        if not blob.spec.nbytes or 0 in view.shape:
+        if not blob.nbytes or 0 in view.shape:
             found[view.name] = torch.empty_strided(view.shape, view.stride, dtype=dtype)
             continue
         base = bases.get(view.blob)
         if base is None:
             item_bytes = dtype.itemsize
             base = torch.frombuffer(
-                windows[blob.file], dtype=dtype, count=blob.spec.nbytes // item_bytes, offset=blob.offset
+                windows[blob.file], dtype=dtype, count=blob.nbytes // item_bytes, offset=blob.offset
             )
             bases[view.blob] = base
         elif base.dtype != dtype:

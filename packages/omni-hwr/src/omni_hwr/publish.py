@@ -17,7 +17,7 @@ from omni_hwr.digests import digest_bytes
 from omni_hwr.domain import Domain
 from omni_hwr.errors import SpaceError, StorageError
 from omni_hwr.key import WeightKey
-from omni_hwr.layout import Plan, plan_layout
+from omni_hwr.layout import Placement, Plan, plan_layout
 from omni_hwr.locks import try_lock
 from omni_hwr.manifest import BlobRecord, Manifest, dump_ready
 from omni_hwr.payload import PayloadWriter
@@ -137,10 +137,7 @@ def _fill(
     with PayloadWriter(fd, plan, config.algorithm, config.threads, on_written, on_synced) as writer:
         payload.write(TensorSink(writer, payload.specs))
         files, digests = writer.finish()
-    blobs = tuple(
-        BlobRecord(item.name, item.spec, item.file, item.offset, digest)
-        for item, digest in zip(plan.placements, digests)
-    )
+    blobs = tuple(_record(item, digest) for item, digest in zip(plan.placements, digests))
     views = payload.views({blob.name: index for index, blob in enumerate(blobs)})
     manifest = Manifest(key, config.algorithm, time.time(), files, blobs, views)
     data = manifest.dump()
@@ -174,10 +171,15 @@ def _settle(domain: Domain, name: str, key: WeightKey) -> None:
         raise
 
 
+def _record(item: Placement, digest: str) -> BlobRecord:
+    spec = item.spec
+    return BlobRecord(item.name, spec.dtype, spec.shape, item.file, item.offset, spec.nbytes, digest)
+
+
 def content_of(key: WeightKey, payload: MappingPayload, config: StoreConfig) -> str:
     """The content digest that a publication of ``payload`` would have, without writing anything."""
     plan = plan_layout(payload.specs, config.shard_bytes)
     found = {blob.name: digest_bytes(config.algorithm, raw_bytes(blob.read())) for blob in payload.blobs}
-    blobs = tuple(BlobRecord(p.name, p.spec, p.file, p.offset, found[p.name]) for p in plan.placements)
+    blobs = tuple(_record(p, found[p.name]) for p in plan.placements)
     views = payload.views({blob.name: index for index, blob in enumerate(blobs)})
     return Manifest(key, config.algorithm, 0.0, (), blobs, views).content_digest
