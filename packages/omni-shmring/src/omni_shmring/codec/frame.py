@@ -1,0 +1,196 @@
+"""The bytes of one frame. Pure.
+
+A frame is: a prefix of 24 bytes, the sizes of its large regions (8 bytes each), the msgpack meta, the small area (on
+a multiple of 64), then the large regions, each on a multiple of 64, or of a page where it is 256 KiB or more. Small
+leaves share the small area, which never passes 256 KiB; a large leaf is a region of its own, and on the receiving
+side an allocation of its own, so that keeping a small leaf never keeps a large one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omni_shmring.errors import DecodeError
+from omni_shmring.layout import ALIGN, PAGE, align
+
+Source = int | memoryview
+"""Where a region's bytes are: an address, or a contiguous view of bytes."""
+
+SMALL_LEAF_BYTES = 16 << 10
+SMALL_AREA_BYTES = 256 << 10
+ONE_COPY_BYTES = 64 << 10
+PAGED_REGION_BYTES = 256 << 10
+CHECKED_META_BYTES = 4096
+"""How much of the meta the check covers: all of it but for long plain lists."""
+
+_PREFIX = struct.Struct("<HHIIIII")  # magic, version, check, meta bytes, small bytes, regions, total / 64
+_MAGIC = 0x5246
+_VERSION = 1
+PREFIX_BYTES = _PREFIX.size
+_memmove = ctypes.memmove
+
+
+class Regions:
+    """Collects the raw leaves of one payload."""
+
+    __slots__ = ("large", "small", "small_end")
+
+    def __init__(self) -> None:
+        self.small: list[tuple[int, Source, int]] = []
+        self.small_end = 0
+        self.large: list[tuple[Source, int]] = []
+
+    def add(self, source: Source, nbytes: int) -> tuple[int, int]:
+        """Take a leaf; return (area, place): area 0 and its offset in the small area, or area 1 and its number."""
+        end = self.small_end
+        if nbytes <= SMALL_LEAF_BYTES and end + nbytes <= SMALL_AREA_BYTES:
+            if nbytes:
+                self.small.append((end, source, nbytes))
+            self.small_end = align(end + nbytes, ALIGN)
+            return 0, end
+        self.large.append((source, nbytes))
+        return 1, len(self.large) - 1
+
+
+class Frame:
+    """One encoded payload, not yet in one place: the head's bytes, and pieces that are copied where it goes.
+
+    It borrows the payload's memory; write it out before the payload may change.
+    """
+
+    __slots__ = ("head", "nbytes", "pieces")
+
+    def __init__(self, meta: bytes, regions: Regions) -> None:
+        large = regions.large
+        meta_bytes = len(meta)
+        small_at = (PREFIX_BYTES + 8 * len(large) + meta_bytes + ALIGN - 1) & -ALIGN
+        end = small_at + regions.small_end
+        pieces = [(small_at + at, source, size) for at, source, size in regions.small]
+        table = b""
+        if large:
+            table = struct.pack(f"<{len(large)}Q", *[size for _, size in large])
+            for source, size in large:
+                end = align(end, PAGE if size >= PAGED_REGION_BYTES else ALIGN)
+                pieces.append((end, source, size))
+                end += size
+        self.nbytes = end
+        fields = (meta_bytes, regions.small_end, len(large), (end + ALIGN - 1) // ALIGN)
+        check = _check(*fields, table, meta[:CHECKED_META_BYTES])
+        self.head = b"".join((_PREFIX.pack(_MAGIC, _VERSION, check, *fields), table, meta))
+        self.pieces = pieces
+
+    def write(self, view: memoryview, offset: int, address: int) -> None:
+        """Copy everything to ``view[offset:]``, whose first byte is at ``address``."""
+        view[offset : offset + len(self.head)] = self.head
+        for at, source, size in self.pieces:
+            if type(source) is int:
+                _memmove(address + at, source, size)
+            else:
+                view[offset + at : offset + at + size] = source  # type: ignore[assignment]
+
+    def buffers(self) -> list[memoryview]:
+        """The whole frame as a list of buffers, gaps included, for writing to a file."""
+        found, at = [memoryview(self.head)], len(self.head)
+        for start, source, size in self.pieces:
+            if start > at:
+                found.append(memoryview(bytes(start - at)))
+            if isinstance(source, int):
+                source = memoryview((ctypes.c_ubyte * size).from_address(source)).cast("B")
+            found.append(source)
+            at = start + size
+        if at < self.nbytes:
+            found.append(memoryview(bytes(self.nbytes - at)))
+        return found
+
+
+@dataclass(slots=True)
+class Parts:
+    """A frame as the receiver holds it: its own copies (or, in a lease, views of the shared memory)."""
+
+    meta: memoryview
+    small: Buffer
+    small_at: int
+    """Where the small area begins in ``small``."""
+    small_bytes: int
+    large: Sequence[Buffer]
+    read_only: bool = False
+
+
+Buffer = bytearray | memoryview
+
+
+@dataclass(slots=True)
+class Outline:
+    """Where the parts of a frame stand in it."""
+
+    meta_at: int
+    meta_end: int
+    small_at: int
+    small_bytes: int
+    large: list[tuple[int, int]]
+    """Offset and size of each."""
+
+
+def parse(view: memoryview) -> Outline:
+    """Find the parts of a frame.
+
+    Raises:
+        DecodeError: no frame of this version, or one whose parts do not fit its ``len(view)`` bytes.
+    """
+    total = len(view)
+    if total < PREFIX_BYTES:
+        raise DecodeError("payload", f"a frame of {total} bytes is shorter than any frame")
+    magic, version, check, meta_bytes, small_bytes, regions, blocks = _PREFIX.unpack_from(view)
+    if magic != _MAGIC or version != _VERSION:
+        raise DecodeError("payload", "the frame does not begin like one of this version")
+    meta_at = PREFIX_BYTES + 8 * regions
+    meta_end = meta_at + meta_bytes
+    if meta_end > total:
+        raise DecodeError("payload", f"the frame of {total:,} bytes is shorter than its head of {meta_end:,}")
+    table = view[PREFIX_BYTES:meta_at]
+    if check != _check(
+        meta_bytes, small_bytes, regions, blocks, table, view[meta_at : min(meta_end, meta_at + CHECKED_META_BYTES)]
+    ):
+        raise DecodeError("payload", "the frame's head fails its check")
+    small_at = (meta_end + ALIGN - 1) & -ALIGN
+    end = small_at + small_bytes
+    large = []
+    if regions:
+        for size in table.cast("Q").tolist():
+            end = align(end, PAGE if size >= PAGED_REGION_BYTES else ALIGN)
+            large.append((end, size))
+            end += size
+    if end != total:
+        raise DecodeError("payload", f"the frame's parts end at {end:,}, the frame at {total:,}")
+    return Outline(meta_at, meta_end, small_at, small_bytes, large)
+
+
+def copy_out(view: memoryview) -> Parts:
+    """Copy a frame out of shared memory into allocations of the receiver's own. Raises DecodeError like parse."""
+    found = parse(view)
+    copies = [bytearray(view[at : at + size]) for at, size in found.large]
+    small_end = found.small_at + found.small_bytes
+    if small_end <= ONE_COPY_BYTES:
+        whole = bytearray(view[:small_end])
+        meta = memoryview(whole)[found.meta_at : found.meta_end]
+        return Parts(meta, whole, found.small_at, found.small_bytes, copies)
+    meta = memoryview(bytearray(view[found.meta_at : found.meta_end]))
+    return Parts(meta, bytearray(view[found.small_at : small_end]), 0, found.small_bytes, copies)
+
+
+def look_at(view: memoryview) -> Parts:
+    """A frame as views of the shared memory itself, for a lease. Raises DecodeError like parse."""
+    found = parse(view)
+    large = [view[at : at + size] for at, size in found.large]
+    return Parts(view[found.meta_at : found.meta_end], view, found.small_at, found.small_bytes, large, read_only=True)
+
+
+def _check(
+    meta_bytes: int, small_bytes: int, regions: int, blocks: int, table: bytes | memoryview, meta: bytes | memoryview
+) -> int:
+    seed = (meta_bytes * 0x9E3779B1 ^ small_bytes * 0x85EBCA77 ^ regions * 0xC2B2AE3D ^ blocks) & 0xFFFFFFFF
+    return zlib.crc32(meta, zlib.crc32(table, seed) if regions else seed)

@@ -1,0 +1,340 @@
+"""The receiving side of all edges from one stage: the rings its producers fill, found as they appear."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from omni_shmring import futex, layout, names, segments
+from omni_shmring.codec import Parts
+from omni_shmring.codec.frame import copy_out
+from omni_shmring.errors import DamagedError, DecodeError
+from omni_shmring.inbox import Inbox
+from omni_shmring.liveness import Pulse
+from omni_shmring.mapping import Mapping, attach, unlink
+from omni_shmring.reader import Claim, RingReader
+from omni_shmring.segments import Segment, open_segment
+
+FRESH_S = 0.0002
+"""How long a producer seen alive counts as alive when one of its frames is about to be taken."""
+MISS_S = 0.05
+"""How often a miss asks whether the producers still live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a receiver needs of its transport: the directory, its own inbox and entry, and who it is."""
+
+    directory: int
+    inbox: Inbox
+    entry: int
+    instance: int
+    lives: Callable[[int], bool]
+    found_dead: Callable[[], None]
+
+
+class InRing:
+    """One ring this process reads."""
+
+    def __init__(self, home: Home, name: names.RingName, mapping: Mapping, channel: str) -> None:
+        """Attach. Raises DamagedError when it is not a sound ring."""
+        self.name = name
+        self.channel = channel
+        self.mapping = mapping
+        self.verified_s = -1.0
+        self._home = home
+        self._chunks: list[Mapping] = []
+        self.reader = RingReader(
+            mapping.view,
+            channel,
+            entry=home.entry,
+            receivers=home.inbox.receivers,
+            chunk=self._chunk,
+            segment_key=self._segment_key,
+            receiver_lives=lambda entry: (holder := home.inbox.holder(entry)) != 0 and home.lives(holder),
+            instance_lives=home.lives,
+        )
+        if self.reader.instance != name.instance:
+            raise DamagedError(channel, "its header names another producer than its file")
+        self.pulse = Pulse(home.directory, name.source, name.instance)
+
+    def _chunk(self, number: int) -> memoryview | None:
+        mapping = attach(self._home.directory, self.name.chunk(number))
+        if mapping is None:
+            return None
+        if mapping.nbytes != layout.CHUNK_BYTES:
+            mapping.close()
+            raise DamagedError(self.channel, f"part {number} of its index has {mapping.nbytes:,} bytes")
+        self._chunks.append(mapping)
+        return mapping.view
+
+    def _segment_key(self, number: int, nbytes: int) -> bytes | None:
+        return segments.read_start(self._home.directory, self.name.segment(number), nbytes)
+
+    def open_segment(self, claim: Claim, key: bytes) -> Segment:
+        """Map a claimed frame outside the ring. Raises DamagedError when it is not there as described."""
+        segment = open_segment(
+            self._home.directory, self.name.segment(claim.place), layout.key_span(len(key)) + claim.nbytes
+        )
+        if segment is None:
+            raise DamagedError(self.channel, f"frame {claim.place} outside the ring is gone or has another size")
+        return segment
+
+    def remove_segment(self, claim: Claim) -> None:
+        """Remove a taken frame's file at once; the producer would, at its next sweep."""
+        unlink(self._home.directory, self.name.segment(claim.place))
+
+    def tell_lingering(self) -> None:
+        """Wake a producer that waits in close() for this."""
+        words = self.reader.words
+        words[layout.W_DRAINED] = (words[layout.W_DRAINED] + 1) & 0xFFFFFFFF
+        futex.wake_all(self.mapping.address + 8 * layout.W_DRAINED)
+
+    def let_go(self) -> None:
+        """Unmap; leases keep what they look at."""
+        self.reader.close_views()
+        for mapping in (*self._chunks, self.mapping):
+            mapping.close()
+        self._chunks.clear()
+        self.pulse.close()
+
+
+@dataclass(slots=True)
+class Taken:
+    """A frame that now belongs to this receiver."""
+
+    parts: Parts
+    nbytes: int
+    outside: bool
+
+
+@dataclass(slots=True)
+class Held:
+    """A frame under lease: where it is and how to end it."""
+
+    ring: InRing
+    claim: Claim
+    key: bytes
+    view: memoryview
+    segment: Segment | None
+
+
+class Inbound:
+    """Gets from one source. The caller holds the transport's receiving lock."""
+
+    def __init__(self, home: Home, source: str, dest_digest: str, channel: str) -> None:
+        self._home = home
+        self._source_digest = names.digest(source)
+        self._dest_digest = dest_digest
+        self._channel = channel
+        self._rings: list[InRing] = []
+        self._aside: set[str] = set()
+        self._seen_rings = 0
+        self._next_check_s = 0.0
+
+    def take(self, key: bytes) -> Taken | None:
+        """The message under ``key``, copied out; None when it is not there (yet).
+
+        Raises:
+            DamagedError: a ring or frame is damaged; it has been set aside.
+        """
+        found = self._find(key)
+        if found is None:
+            return None
+        ring, claim = found
+        return self._copy(ring, claim, key)
+
+    def take_exact(self, key: bytes, instance: int, serial: int, mark: int) -> Taken | None:
+        """One exact publication; None when it is gone."""
+        found = self._find_exact(key, instance, serial, mark)
+        return None if found is None else self._copy(found[0], found[1], key)
+
+    def hold(self, key: bytes) -> Held | None:
+        """Lease the message under ``key``; None when it is not there (yet)."""
+        found = self._find(key)
+        if found is None:
+            return None
+        ring, claim = found
+        segment = None
+        try:
+            if claim.kind == layout.IN_SEGMENT:
+                segment = ring.open_segment(claim, key)
+                view = segment.view[layout.key_span(len(key)) :]
+            else:
+                view = ring.mapping.view[claim.place : claim.place + claim.nbytes]
+        except DamagedError:
+            ring.reader.finish(claim, key)
+            self._set_aside(ring)
+            raise
+        except BaseException:
+            ring.reader.step_back(claim)
+            raise
+        ring.reader.hold(claim, self._home.instance)
+        return Held(ring, claim, key, view, segment)
+
+    def release(self, held: Held) -> None:
+        """End a lease: its space goes back to the producer."""
+        held.view.release()
+        if held.ring in self._rings:
+            held.ring.reader.release(held.claim, held.key)
+            if held.segment is not None:
+                held.ring.remove_segment(held.claim)
+            if held.ring.reader.lingering:
+                held.ring.tell_lingering()
+        if held.segment is not None:
+            held.segment.close()
+
+    def has(self, key: bytes) -> bool:
+        """Whether a message under ``key`` may be there, without claiming it."""
+        self._look_for_rings()
+        for ring in self._rings:
+            ring.reader.poll()
+            if key in ring.reader.index:
+                return True
+        return False
+
+    def pending_keys(self) -> int:
+        """How many keys this receiver knows of and has not asked for."""
+        return sum(len(ring.reader.index) for ring in self._rings)
+
+    def let_go(self) -> None:
+        """Unmap everything."""
+        for ring in self._rings:
+            ring.let_go()
+        self._rings.clear()
+
+    def _find(self, key: bytes) -> tuple[InRing, Claim] | None:
+        while True:
+            for ring in self._rings:
+                reader = ring.reader
+                try:
+                    reader.poll()
+                    if key in reader.index:
+                        if not self._deliverable(ring):
+                            self._drop(ring)
+                            break
+                        claim = reader.claim(key)
+                        if claim is not None:
+                            return ring, claim
+                except DamagedError:
+                    self._set_aside(ring)
+                    raise
+            else:
+                if self._look_for_rings():
+                    continue
+                now = time.monotonic()
+                if now >= self._next_check_s:
+                    self._next_check_s = now + MISS_S
+                    for ring in list(self._rings):
+                        if not ring.reader.open or not ring.pulse.beats():
+                            self._drop(ring)
+                return None
+
+    def _find_exact(self, key: bytes, instance: int, serial: int, mark: int) -> tuple[InRing, Claim] | None:
+        self._look_for_rings()
+        for ring in self._rings:
+            if ring.name.instance == instance and ring.name.serial == serial:
+                if not self._deliverable(ring):
+                    self._drop(ring)
+                    return None
+                try:
+                    ring.reader.poll()
+                    claim = ring.reader.claim_exact(key, mark)
+                except DamagedError:
+                    self._set_aside(ring)
+                    raise
+                return None if claim is None else (ring, claim)
+        return None
+
+    def _deliverable(self, ring: InRing) -> bool:
+        """Whether the producer of a frame that is about to be taken still answers for it."""
+        if not ring.reader.open:
+            return False
+        now = time.monotonic()
+        if now - ring.verified_s < FRESH_S:
+            return True
+        ring.verified_s = now
+        return ring.pulse.beats()
+
+    def _copy(self, ring: InRing, claim: Claim, key: bytes) -> Taken:
+        reader = ring.reader
+        outside = claim.kind == layout.IN_SEGMENT
+        segment = None
+        try:
+            if outside:
+                segment = ring.open_segment(claim, key)
+                parts = copy_out(segment.view[layout.key_span(len(key)) :])
+            else:
+                parts = copy_out(ring.mapping.view[claim.place : claim.place + claim.nbytes])
+        except (DamagedError, DecodeError) as error:
+            reader.finish(claim, key)
+            self._set_aside(ring)
+            if isinstance(error, DecodeError):
+                raise DamagedError(self._channel, error.reason) from None
+            raise
+        except BaseException:
+            reader.step_back(claim)  # no memory for the copy, or an interrupt: the frame stays
+            raise
+        finally:
+            if segment is not None:
+                segment.close()
+        reader.finish(claim, key)
+        if outside:
+            ring.remove_segment(claim)
+        if reader.lingering:
+            ring.tell_lingering()
+        return Taken(parts, claim.nbytes, outside)
+
+    def _look_for_rings(self) -> bool:
+        """Attach to rings that have appeared since the last look; True when there was reason to look."""
+        rings = self._home.inbox.rings
+        if rings == self._seen_rings:
+            return False
+        attached = {str(ring.name): ring for ring in self._rings}
+        for file_name in sorted(os.listdir(self._home.directory)):
+            name = names.parse_ring(file_name)
+            if name is None or name.dest != self._dest_digest or name.source != self._source_digest:
+                continue
+            if file_name not in attached and file_name not in self._aside:
+                self._attach(name)
+        for ring in attached.values():
+            if not ring.reader.open:
+                self._drop(ring, reap=False)
+        self._seen_rings = rings
+        return True
+
+    def _attach(self, name: names.RingName) -> None:
+        mapping = attach(self._home.directory, str(name))
+        if mapping is None:
+            return
+        try:
+            ring = InRing(self._home, name, mapping, self._channel)
+        except DamagedError:
+            self._aside.add(str(name))
+            if mapping.nbytes >= layout.HEADER_BYTES:
+                words = mapping.view.cast("Q")
+                words[layout.W_STATE] = layout.STATE_CONDEMNED
+                words.release()
+            mapping.close()
+            raise
+        if ring.reader.open and ring.pulse.beats():
+            self._rings.append(ring)
+        else:
+            ring.let_go()
+
+    def _drop(self, ring: InRing, reap: bool = True) -> None:
+        """Let go of a ring whose producer has closed it or died."""
+        dead = ring.reader.open
+        self._rings.remove(ring)
+        ring.let_go()
+        if dead and reap:
+            self._home.found_dead()
+
+    def _set_aside(self, ring: InRing) -> None:
+        """Never look at a damaged ring again, and tell its producer to start a fresh one."""
+        self._aside.add(str(ring.name))
+        ring.reader.condemn()
+        self._rings.remove(ring)
+        ring.let_go()
