@@ -1,0 +1,177 @@
+"""The facade: attach a module or a pipeline, run it, detach it."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from torch import nn
+
+from omni_dlo.attachment import Attachment, Target
+from omni_dlo.capture import capture
+from omni_dlo.config import OffloadConfig
+from omni_dlo.devices import open_device
+from omni_dlo.devices.base import Device
+from omni_dlo.discovery import discover, resolve
+from omni_dlo.errors import OffloadStateError, PlanError
+from omni_dlo.layout import round_up
+from omni_dlo.lease import Lease
+from omni_dlo.measure import measure
+from omni_dlo.placement import place
+from omni_dlo.report import Explanation, OffloadStats, chrome_trace, explain_placement
+
+__all__ = ["Offloader"]
+
+
+class Offloader:
+    """Streams the blocks of ``module`` from the host while earlier ones compute.
+
+    As a context manager it attaches on entry and closes on exit. Between, the module is called as always, under
+    ``torch.no_grad()`` or ``torch.inference_mode()``, from one thread.
+
+    Args:
+        module: Any module with stacks of blocks.
+        config: See :class:`OffloadConfig`.
+        lease: Where the weights lie (see :class:`~omni_dlo.lease.Lease`); :meth:`close` closes it. The module's own
+            tensors are left alone, may be on the meta device, and are back after :meth:`detach`.
+
+    Raises:
+        PlanError: No stack of blocks was found, or the plan names what is not there.
+        DeviceUnavailableError: ``config.device`` is not there.
+    """
+
+    def __init__(self, module: nn.Module, config: OffloadConfig, *, lease: Lease | None = None) -> None:
+        stacks = resolve(module, config.plan) if config.plan is not None else discover(module)
+        if not stacks:
+            raise PlanError(
+                f"{type(module).__name__} has no stack of alike blocks; name one with OffloadPlan(block_stacks=...)"
+            )
+        self._targets = [Target("", module, tuple(stacks))]
+        self._config = config
+        self._lease = lease
+        self._device: Device = open_device(config.device)
+        self._attachment: Attachment | None = None
+        self._closed = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether the module is offloaded now."""
+        return self._attachment is not None
+
+    def attach(self) -> Self:
+        """Move everything to its place. Either it succeeds whole or the module is as it was.
+
+        Raises:
+            OffloadStateError: Attached already, closed, or the module belongs to another offloader.
+        """
+        if self._closed:
+            raise OffloadStateError("this offloader is closed; make a new one")
+        if self._attachment is not None:
+            raise OffloadStateError("this offloader is attached already")
+        self._attachment = Attachment(self._targets, self._config, self._device, self._lease)
+        return self
+
+    def detach(self) -> None:
+        """Bring every tensor home and take everything off the module. Does nothing when not attached."""
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            attachment.detach()
+
+    def close(self) -> None:
+        """Detach for good and close the lease. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.detach()
+        finally:
+            if self._lease is not None:
+                self._lease.close()
+
+    def __enter__(self) -> Self:
+        if self._attachment is None:
+            self.attach()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def refresh(self) -> None:
+        """Drop every copy on the device, after host weights were changed where torch does not count it (``.data``)."""
+        attachment = self._require()
+        attachment.engine.drain()
+        if attachment.streamer is not None:
+            attachment.streamer.invalidate()
+
+    def stats(self) -> OffloadStats:
+        """Counts since attach.
+
+        Raises:
+            OffloadStateError: Not attached.
+        """
+        attachment = self._require()
+        streamer = attachment.streamer
+        measured = measure(self._device, attachment.engine.spans, streamer.spans if streamer else [])
+        return OffloadStats(
+            block_runs=streamer.runs if streamer else 0,
+            copies=attachment.engine.copies,
+            moved_bytes=attachment.engine.moved_bytes,
+            late_copies=streamer.late if streamer else 0,
+            resident_bytes=attachment.resident_bytes,
+            buffer_bytes=attachment.slot_bytes,
+            extra_bytes=attachment.extra_bytes,
+            pinned_bytes=attachment.sources.pinned_bytes,
+            stall_s=measured.stall_s if self._config.trace else None,
+            overlap=measured.overlap if self._config.trace else None,
+        )
+
+    def timeline(self, path: str | pathlib.Path | None = None) -> str:
+        """Copies and compute so far as a Chrome trace (open in Perfetto); written to ``path`` where given.
+
+        Raises:
+            OffloadStateError: Not attached, or ``trace`` is off.
+        """
+        attachment = self._require()
+        if not self._config.trace:
+            raise OffloadStateError("the timeline needs OffloadConfig(trace=True)")
+        streamer = attachment.streamer
+        measured = measure(self._device, attachment.engine.spans, streamer.spans if streamer else [])
+        text = chrome_trace(measured.spans)
+        if path is not None:
+            pathlib.Path(path).write_text(text)
+        return text
+
+    def explain(self) -> Explanation:
+        """What streams, what stays on the device and why, with bytes; works before attach too."""
+        attachment = self._attachment
+        stacks = [stack for target in self._targets for stack in target.stacks]
+        if attachment is not None:
+            placement, host = attachment.placement, attachment.sources.why
+        else:
+            tensors = [t for target in self._targets for t in capture(target.module, target.name)]
+            placement = place(tensors, stacks, self._config.resident_blocks, self._config.plan)
+            host = "not attached yet"
+        sizes = [sum(round_up(t.nbytes, 256) for t in b.tensors) for b in placement.blocks if not b.resident]
+        return explain_placement(
+            placement,
+            {stack.name: stack.why for stack in stacks},
+            device=self._device.name,
+            host=host,
+            buffers=len(attachment.slots) if attachment is not None else min(self._config.buffers, len(sizes)),
+            buffer_bytes=attachment.slots[0].buffer.numel()
+            if attachment and attachment.slots
+            else max(sizes, default=0),
+            components=self._component_lines(),
+        )
+
+    def _component_lines(self) -> Sequence[str]:
+        return ()
+
+    def _require(self) -> Attachment:
+        if self._attachment is None:
+            raise OffloadStateError("this offloader is not attached")
+        return self._attachment

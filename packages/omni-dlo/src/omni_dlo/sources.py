@@ -1,0 +1,64 @@
+"""Chooses the host strategy and makes one source per block."""
+
+from __future__ import annotations
+
+from omni_dlo.capture import Unit
+from omni_dlo.config import OffloadConfig
+from omni_dlo.devices.base import Device
+from omni_dlo.host.base import HostSource
+from omni_dlo.host.direct import DirectSource
+from omni_dlo.host.private import PrivateSource
+from omni_dlo.host.staged import StagedSource, StagingSlots
+from omni_dlo.lease import Lease
+from omni_dlo.streamer import Agreement
+
+__all__ = ["SourceFactory"]
+
+
+class SourceFactory:
+    """Makes :class:`HostSource` objects of one strategy.
+
+    Attributes:
+        strategy: ``direct``, ``private``, ``staged``, ``registered`` or ``sharded``.
+        why: For :meth:`Offloader.explain`.
+        agreement: What ranks tell each other.
+    """
+
+    def __init__(self, device: Device, config: OffloadConfig, lease: Lease | None) -> None:
+        self._device = device
+        self._staging: StagingSlots | None = None
+        self.agreement = Agreement()
+        self.strategy, self.why = self._choose(config, lease)
+        self._staging_bytes = config.staging_bytes
+        self.pinned_bytes = 0
+
+    def _choose(self, config: OffloadConfig, lease: Lease | None) -> tuple[str, str]:
+        if self._device.unified:
+            return "direct", "the CPU computes, so blocks are copied from where they lie"
+        if config.host == "private" or (config.host == "auto" and lease is None):
+            return "private", "each block has one packed pinned copy"
+        return "staged", "blocks pass through two pinned windows"
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether filling a slot takes the host long enough to be worth a thread."""
+        return self.strategy == "staged" and self._device.packs_in_thread
+
+    def make(self, unit: Unit) -> HostSource:
+        """The source of ``unit``."""
+        if self.strategy == "direct":
+            return DirectSource(unit, self._device)
+        if self.strategy == "private":
+            source = PrivateSource(unit, self._device)
+            self.pinned_bytes += source.packed().numel()
+            return source
+        if self._staging is None:
+            self._staging = StagingSlots(self._device, self._staging_bytes)
+            self.pinned_bytes += 2 * self._staging_bytes
+        return StagedSource(unit, self._device, self._staging)
+
+    def close(self) -> None:
+        """Give up what the sources share. May be called again."""
+        if self._staging is not None:
+            self._staging.close()
+            self._staging = None
