@@ -109,8 +109,7 @@ def check(dir_fd: int, digest: str, key: WeightKey | None) -> Artifact:
         StorageError: The system refuses a step; nothing is said about the artifact.
     """
     _check_directory(dir_fd, digest)
-    with fsio.step("list", digest):
-        listing = set(os.listdir(dir_fd))
+    listing = set(fsio.names_in(dir_fd, digest))
     if DENIED in listing:
         raise DeniedError(digest, "denied", "another process denied it and could not move it to quarantine")
     ready = _read(READY, dir_fd, digest, MAX_READY_BYTES)

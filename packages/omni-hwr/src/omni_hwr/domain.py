@@ -88,12 +88,13 @@ class Domain:
     def remove_temporaries(self) -> None:
         """Remove half-written records of dead processes; to be called with the store's lock held."""
         folders = [self._root_fd]
-        fd = fsio.open_dir("source-digests", self._root_fd)
+        with fsio.step("open", "source-digests"):
+            fd = fsio.open_dir("source-digests", self._root_fd)
         try:
             if try_lock(fd, shared=False):
                 folders.append(fd)
             for folder in folders:
-                for name in os.listdir(folder):
+                for name in fsio.names_in(folder, str(self.root)):
                     if name.startswith("."):
                         fsio.remove_file(name, folder)
         finally:

@@ -44,6 +44,12 @@ def open_regular(name: str, dir_fd: int) -> int:
     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
+def names_in(dir_fd: int, shown: str) -> list[str]:
+    """Names in an open directory."""
+    with step("list", shown):
+        return os.listdir(dir_fd)
+
+
 def sync(fd: int, path: str) -> None:
     """``fsync`` a file or a directory."""
     with step("fsync", path):
@@ -124,9 +130,7 @@ def remove_tree(name: str, dir_fd: int) -> None:
     except OSError as fault:
         raise StorageError("open", name, fault.errno) from fault
     try:
-        with step("list", name):
-            names = os.listdir(fd)
-        for inner in names:
+        for inner in names_in(fd, name):
             remove_tree(inner, fd)
     finally:
         os.close(fd)
@@ -150,6 +154,6 @@ def tree_bytes(name: str, dir_fd: int) -> int:
     except OSError as fault:
         raise StorageError("stat", name, fault.errno) from fault
     try:
-        return sum(tree_bytes(inner, fd) for inner in os.listdir(fd))
+        return sum(tree_bytes(inner, fd) for inner in names_in(fd, name))
     finally:
         os.close(fd)

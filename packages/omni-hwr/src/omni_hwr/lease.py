@@ -44,6 +44,11 @@ class Lease:
         return self._artifact.digest
 
     @property
+    def content_digest(self) -> str:
+        """Digest of names, data types, shapes, strides and bytes: the same for the same content under any key."""
+        return self._artifact.manifest.content_digest
+
+    @property
     def nbytes(self) -> int:
         """Size of the payload files in bytes."""
         return self._artifact.manifest.nbytes

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from omni_hwr import fsio
 from omni_hwr.artifact import MANIFEST, READY
@@ -31,11 +32,19 @@ OVERHEAD_BYTES = 4096
 _BYTES_PER_TENSOR = 512
 
 
+@dataclass(frozen=True)
+class Published:
+    """What was written, and whether it is what stands under the key now or another publication came first."""
+
+    manifest: Manifest
+    is_ours: bool
+
+
 @contextmanager
 def publication(
     domain: Domain, key: WeightKey, payload: Payload, config: StoreConfig, report: ProgressCallback
-) -> Iterator[Manifest]:
-    """Publish ``payload`` under ``key`` and give its manifest, with the artifact locked against removal in the block.
+) -> Iterator[Published]:
+    """Publish ``payload`` under ``key``, with the artifact locked against removal in the block.
 
     When another publication of the same key came first, its artifact stays and nothing of this one is left; the
     caller compares the contents.
@@ -58,7 +67,7 @@ def publication(
             report(Progress("renamed", plan.nbytes, plan.nbytes))
             _settle(domain, name, key)
         report(Progress("published", plan.nbytes, plan.nbytes))
-        yield manifest
+        yield Published(manifest, kept)
     finally:
         try:
             fsio.remove_tree(name, domain.staging)
@@ -165,7 +174,7 @@ def _settle(domain: Domain, name: str, key: WeightKey) -> None:
     try:
         fsio.sync(domain.artifacts, "artifacts")
         fsio.sync(domain.staging, "staging")
-    except StorageError:
+    except OSError:
         with fsio.step("rename", key.digest):
             os.rename(key.digest, name, src_dir_fd=domain.artifacts, dst_dir_fd=domain.staging)
         raise

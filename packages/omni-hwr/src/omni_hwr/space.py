@@ -70,9 +70,8 @@ def choose(entries: Iterable[Usage], policy: PrunePolicy, now_s: float) -> list[
 def usages(domain: Domain) -> list[Usage]:
     """Every artifact's size and times; one that vanishes meanwhile is left out."""
     found: list[Usage] = []
-    with fsio.step("list", str(domain.root / "artifacts")):
-        names = sorted(filter(is_digest, os.listdir(domain.artifacts)))
-        pins = set(os.listdir(domain.pins))
+    names = sorted(filter(is_digest, fsio.names_in(domain.artifacts, "artifacts")))
+    pins = set(fsio.names_in(domain.pins, "pins"))
     for name in names:
         try:
             status = os.stat(name, dir_fd=domain.artifacts, follow_symlinks=False)
@@ -89,7 +88,7 @@ def usages(domain: Domain) -> list[Usage]:
 def reserved_bytes(domain: Domain) -> int:
     """What builders under way have announced: the size stands in the name of the staging folder."""
     total = 0
-    for name in os.listdir(domain.staging):
+    for name in fsio.names_in(domain.staging, "staging"):
         parts = name.split(".")
         if len(parts) == 3 and parts[1].isdigit():
             total += int(parts[1])
@@ -126,7 +125,7 @@ def detach(domain: Domain, digest: str) -> str | None:
 def remove(domain: Domain, digest: str, lock_wait_s: float, *, if_unpinned: bool) -> bool:
     """Remove an artifact and its pin; False where somebody leases it, it is gone, or it is pinned and that counts."""
     with domain.lock(lock_wait_s):
-        if if_unpinned and digest in os.listdir(domain.pins):
+        if if_unpinned and digest in fsio.names_in(domain.pins, "pins"):
             return False
         trash = detach(domain, digest)
         if trash is not None:
@@ -177,7 +176,7 @@ def trim_quarantine(domain: Domain, budget_bytes: int) -> None:
         parts = name.split(".")
         return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
 
-    names = sorted(os.listdir(domain.quarantine), key=moved_ns)
+    names = sorted(fsio.names_in(domain.quarantine, "quarantine"), key=moved_ns)
     sizes = {name: fsio.tree_bytes(name, domain.quarantine) for name in names}
     total = sum(sizes.values())
     for name in names:
@@ -198,7 +197,7 @@ def clean(domain: Domain, quarantine_bytes: int, lock_wait_s: float) -> list[str
     removed: list[str] = []
     try:
         with domain.lock(lock_wait_s):
-            for name in os.listdir(domain.staging):
+            for name in fsio.names_in(domain.staging, "staging"):
                 try:
                     fd = fsio.open_dir(name, domain.staging)
                 except OSError:
@@ -208,10 +207,10 @@ def clean(domain: Domain, quarantine_bytes: int, lock_wait_s: float) -> list[str
                     dead.append((name, fd))
                 else:
                     os.close(fd)
-            free = [name for name in os.listdir(domain.locks) if remove_free_lock(domain.locks, name)]
+            free = [name for name in fsio.names_in(domain.locks, "locks") if remove_free_lock(domain.locks, name)]
             removed += [f"locks/{name}" for name in free]
-            artifacts = set(os.listdir(domain.artifacts))
-            for name in set(os.listdir(domain.pins)) - artifacts:
+            artifacts = set(fsio.names_in(domain.artifacts, "artifacts"))
+            for name in set(fsio.names_in(domain.pins, "pins")) - artifacts:
                 fsio.remove_file(name, domain.pins)
                 removed.append(f"pins/{name}")
             denied = [name for name in sorted(artifacts) if _is_denied(domain, name)]

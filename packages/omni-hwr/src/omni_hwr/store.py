@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ from typing import Self
 import torch
 
 from omni_hwr import fsio
-from omni_hwr.artifact import Artifact, check, check_bytes, open_locked
+from omni_hwr.artifact import Artifact
 from omni_hwr.config import MapOptions, Progress, ProgressCallback, StoreConfig, Verify, ignore_progress
 from omni_hwr.domain import Domain
 from omni_hwr.errors import BusyError, ClosedError, ConflictError, DeniedError, KeyFormatError, MissingError
@@ -24,9 +24,10 @@ from omni_hwr.manifest import Manifest
 from omni_hwr.mapping import map_files
 from omni_hwr.producer import MappingPayload, Payload, Producer, StreamPayload, StreamProducer
 from omni_hwr.publish import content_of, publication
+from omni_hwr.reader import open_checked
 from omni_hwr.resolve import Mode, Resolution, resolve
 from omni_hwr.sources import fingerprint
-from omni_hwr.space import PrunePolicy, choose, clean, quarantine, remove, summary, usages
+from omni_hwr.space import PrunePolicy, choose, clean, remove, summary, usages
 
 
 @dataclass(frozen=True)
@@ -106,29 +107,7 @@ class WeightStore:
         return Lease(artifact, mapped, source)
 
     def _checked(self, digest: str, key: WeightKey | None, verify: Verify, report: ProgressCallback) -> Artifact | None:
-        domain = self._open()
-        dir_fd: int | None = None
-        owned = False
-        try:
-            dir_fd = open_locked(domain, digest, self.config.lock_wait_s)
-            if dir_fd is None:
-                return None
-            artifact = check(dir_fd, digest, key)
-            owned = True
-            try:
-                check_bytes(artifact, verify, self.config.threads, _summed(report, artifact.manifest.nbytes))
-            except BaseException:
-                owned = False
-                for fd in artifact.fds:
-                    os.close(fd)
-                raise
-            return artifact
-        except DeniedError:
-            quarantine(domain, digest, dir_fd, self.config.quarantine_bytes, self.config.lock_wait_s)
-            raise
-        finally:
-            if dir_fd is not None and not owned:
-                os.close(dir_fd)
+        return open_checked(self._open(), self.config, digest, key, verify, report)
 
     def verify(self, key: WeightKey | str, progress: ProgressCallback = ignore_progress) -> Manifest:
         """Check everything about an artifact, its bytes included; its manifest.
@@ -176,9 +155,9 @@ class WeightStore:
         try:
             published = self._published(key)
             if published is None:
-                with publication(domain, key, payload, self.config, progress) as manifest:
-                    published = self._published(key) or manifest
-                    offered = manifest.content_digest
+                with publication(domain, key, payload, self.config, progress) as made:
+                    published = made.manifest if made.is_ours else self._published(key) or made.manifest
+                    offered = made.manifest.content_digest
             else:
                 offered = content_of(key, payload, replace(self.config, algorithm=published.algorithm))
         finally:
@@ -229,16 +208,15 @@ class WeightStore:
             payload: Payload = (
                 StreamPayload(producer) if isinstance(producer, StreamProducer) else MappingPayload(producer())
             )
-            with publication(domain, key, payload, self.config, progress) as manifest:
+            with publication(domain, key, payload, self.config, progress) as made:
                 lease = self._lease(key, "built", "structure", options, ignore_progress)
         finally:
             lock.release()
         if lease is None:
             raise MissingError(key.digest)
-        published = lease._artifact.manifest.content_digest
-        if published != manifest.content_digest:
+        if not made.is_ours and lease.content_digest != made.manifest.content_digest:
             lease.close()
-            raise ConflictError(key.digest, published, manifest.content_digest)
+            raise ConflictError(key.digest, lease.content_digest, made.manifest.content_digest)
         return lease
 
     def _lease_or_none(
@@ -318,9 +296,9 @@ class WeightStore:
         """
         domain, digest = self._open(), _digest_of(key)
         with domain.lock(self.config.lock_wait_s):
-            if digest not in os.listdir(domain.artifacts):
+            if digest not in fsio.names_in(domain.artifacts, "artifacts"):
                 raise MissingError(digest)
-            if digest not in os.listdir(domain.pins):
+            if digest not in fsio.names_in(domain.pins, "pins"):
                 fsio.create_file(digest, b"", domain.pins)
 
     def unpin(self, key: WeightKey | str) -> None:
@@ -358,17 +336,3 @@ def _key_of(domain: Domain, digest: str) -> WeightKey | None:
         return None if table is None else WeightKey.parse(table.get("key"))
     except KeyFormatError:
         return None
-
-
-def _summed(report: ProgressCallback, total: int) -> Callable[[int], None]:
-    """Turn the sizes that hashing threads report into running totals."""
-    lock = threading.Lock()
-    done = 0
-
-    def add(nbytes: int) -> None:
-        nonlocal done
-        with lock:
-            done += nbytes
-            report(Progress("verifying", done, total))
-
-    return add

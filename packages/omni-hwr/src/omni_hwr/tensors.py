@@ -59,7 +59,8 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     if host.dtype.is_complex:
         host = torch.view_as_real(host)
-    return host.reshape(-1).view(torch.uint8).numpy().data
+    # Not reshape(-1): a dimension of one item may have any stride, and reshape keeps it.
+    return host.as_strided((host.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def split(
