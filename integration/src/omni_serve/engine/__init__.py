@@ -1,0 +1,1 @@
+"""The orchestrator: stage processes kept alive, sessions and requests led through them."""
