@@ -73,10 +73,10 @@ class ReplyConfig:
     width: int = 4
     threads: int = 1
     context_tokens: int = 2048
-    max_tokens: int = 96
+    max_tokens: int = 64
     temperature: float = 0.2
-    repeat_penalty: float = 1.1
-    instructions: str = "You are a friendly voice assistant. Answer in English in one or two short sentences."
+    repeat_penalty: float = 1.05
+    instructions: str = "You are a helpful AI assistant. Keep your answers short."
 
 
 @dataclass(frozen=True, slots=True)

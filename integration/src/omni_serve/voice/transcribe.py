@@ -13,6 +13,7 @@ import numpy as np
 from omni_serve.contract import INPUT_RATE_HZ, Pcm
 from omni_serve.voice.config import TranscribeConfig
 from omni_serve.voice.parts import FRAME_SAMPLES, HeardSegment, Stop, Waveform
+from omni_serve.voice.telemetry import forbid_telemetry
 from omni_serve.voice.weights import WHISPER, verified
 
 _PROMPT = [50257, 50362]
@@ -26,6 +27,7 @@ class WhisperTranscriber:
     language = "en"
 
     def __init__(self, config: TranscribeConfig | None = None) -> None:
+        forbid_telemetry()
         from ctranslate2.models import Whisper  # type: ignore[import-untyped]
         from faster_whisper.feature_extractor import FeatureExtractor  # type: ignore[import-untyped]
         from tokenizers import Tokenizer
