@@ -39,14 +39,14 @@ class ResponseMetrics(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 UNITS: dict[str, tuple[str, str]] = {
-    "ttfp_speech_end_ms": ("First audio after end of speech", "ms"),
-    "ttft_speech_end_ms": ("First text after end of speech", "ms"),
-    "ttft_ms": ("TTFT (from response.created)", "ms"),
-    "ttfp_ms": ("TTFP (from response.created)", "ms"),
+    "ttfp_speech_end_ms": ("First audio after speech", "ms"),
+    "ttft_speech_end_ms": ("First text after speech", "ms"),
+    "ttft_ms": ("TTFT from response.created", "ms"),
+    "ttfp_ms": ("TTFP from response.created", "ms"),
     "ttft_commit_ms": ("First text after commit", "ms"),
     "ttfp_commit_ms": ("First audio after commit", "ms"),
-    "ttft_stream_start_ms": ("First text after stream start", "ms"),
-    "ttfp_stream_start_ms": ("First audio after stream start", "ms"),
+    "ttft_stream_start_ms": ("First text after start", "ms"),
+    "ttfp_stream_start_ms": ("First audio after start", "ms"),
     "rtf": ("RTF", ""),
     "barge_in_ms": ("Barge-in to silence", "ms"),
     "stage0_ttft_ms": ("Engine TTFT (stage 0)", "ms"),
@@ -57,7 +57,7 @@ SESSION_UNITS: dict[str, tuple[str, str]] = {
     "tpot_ms": ("Engine TPOT (stage 0)", "ms"),
     "itl_ms": ("Engine ITL (stage 0)", "ms"),
     "overlap_s": ("Both speak at once", "s"),
-    "talk_ratio": ("Share of time the server speaks", ""),
+    "talk_ratio": ("Share of time it speaks", ""),
     "lag_mean_ms": ("Pacing lag, mean", "ms"),
     "lag_max_ms": ("Pacing lag, max", "ms"),
 }

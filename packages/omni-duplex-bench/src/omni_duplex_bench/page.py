@@ -22,7 +22,9 @@ body { margin: 0 auto; padding: 1.5rem clamp(.8rem, 3vw, 2.5rem) 4rem; max-width
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 header { display: flex; justify-content: space-between; align-items: center; gap: 1rem; }
 h1 { font-size: 1.15rem; margin: 0; } h2 { font-size: 1.3rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
-h3 { margin: 2rem 0 .6rem; font-size: 1.05rem; } h4 { margin: 0 0 .5rem; font-size: .95rem; overflow-wrap: anywhere; }
+h3 small { font-weight: 400; color: var(--dim); }
+h3 { margin: 2rem 0 .6rem; font-size: 1.05rem; }
+h4 { margin: 0 0 .5rem; font-size: .95rem; overflow-wrap: anywhere; }
 summary h2 { display: inline-block; }
 .lead { font-size: 1.05rem; margin: .2rem 0 .8rem; }
 .facts { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--dim); font-size: .85rem; }

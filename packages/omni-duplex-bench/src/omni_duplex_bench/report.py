@@ -15,6 +15,7 @@ from omni_duplex_bench.tables import figure, headline
 MAX_SESSIONS = 60
 """Sessions drawn one by one; all count in the tables and histograms."""
 
+_DISTRIBUTIONS = "<h3>Distributions <small>solid line p50, dashed p95</small></h3>"
 _LEGEND = (
     '<p class="legend"><span class="k wait">waiting for response.created</span><span class="k think">to first text'
     '</span><span class="k speakup">to first audio</span><span class="k stream">audio streams</span></p>'
@@ -43,8 +44,8 @@ def _run(run: RunResult, *, alone: bool) -> str:
     )
     inner = (
         f'<p class="lead">{escape(headline(run))} {badge}</p><div class="facts">{chips}</div>{warnings}'
-        f"<h3>Metrics</h3>{_metrics(run)}<h3>Distributions</h3>{_histograms(run)}"
-        f"<h3>Sessions</h3>{''.join(_case(case) for case in shown)}{more}"
+        f"<h3>Metrics</h3>{_metrics(run)}{_DISTRIBUTIONS}{_histograms(run)}"
+        f"<h3>Sessions</h3>{_LEGEND}{''.join(_case(case) for case in shown)}{more}"
     )
     name = escape(f"{run.url} {run.label}".strip())
     if alone:
@@ -88,7 +89,11 @@ def _case(case: CaseResult) -> str:
     said = "".join(f'<p class="warn">{escape(note)}</p>' for note in notes if note)
     user = f'<p class="heard">heard: {escape(" / ".join(case.user_transcript))}</p>' if case.user_transcript else ""
     turns = waterfall(case)
-    body = timeline(case) + (f"<h4>Turns</h4>{_LEGEND}{turns}" if turns else "") if case.streamed_s else ""
+    body = (
+        timeline(case) + (f"<h4>Turns, from the end of your speech</h4>{turns}" if turns else "")
+        if case.streamed_s
+        else ""
+    )
     mark = "ok" if case.status == "ok" else "bad"
     return (
         f'<article><h4>{escape(case.case_id)} <span class="status {mark}">{escape(case.status)}</span></h4>'

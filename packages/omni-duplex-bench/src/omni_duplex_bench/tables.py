@@ -17,9 +17,9 @@ def figure(value: float | None, unit: str) -> str:
     """A number in as many digits as mean something; a dash where nothing was measured."""
     if value is None:
         return "–"
-    if unit == "ms":
-        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3f}"
+    digits = (0 if abs(value) >= 100 else 1) if unit == "ms" else 2 if abs(value) >= 0.1 or value == 0 else 3
+    text = f"{value:.{digits}f}"
+    return text[1:] if float(text) == 0 and text.startswith("-") else text
 
 
 def plural(count: int, noun: str) -> str:
