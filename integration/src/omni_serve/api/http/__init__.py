@@ -1,0 +1,1 @@
+"""OpenAI-style HTTP endpoints, one module a family."""
