@@ -17,6 +17,8 @@ class EngineConfig:
         max_recording_s: Longest recording that transcribe() takes.
         max_held_s: Longest audio a session may append without a turn ending, where turns are closed by hand.
         max_events: Events a session keeps for a reader that does not read; past it the session ends.
+        murmur_ms: Speech over a reply shorter than this tells it to go on, whatever words it is taken for: a "mhm" has
+            200 to 290 ms of it, the shortest words that ask for the floor 350.
         start_limit_s: Longest start of a stage process.
         stop_limit_s: How long a stage process gets to leave before it is killed.
         backoff_s: First pause before a dead stage process is started again; doubles up to ``max_backoff_s``.
@@ -31,6 +33,7 @@ class EngineConfig:
     max_recording_s: float = 1800.0
     max_held_s: float = 600.0
     max_events: int = 8192
+    murmur_ms: int = 320
     start_limit_s: float = 120.0
     stop_limit_s: float = 6.0
     backoff_s: float = 0.2

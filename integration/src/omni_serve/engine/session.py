@@ -282,7 +282,7 @@ class EngineSession:
         text = " ".join(text for _, _, text in message.segments).strip()
         over = turn.over
         if turn.quiet:
-            if is_backchannel(text):
+            if over.speech_ms < self._config.murmur_ms or is_backchannel(text):
                 self._outbox.emit(Listening(over.turn, "backchannel"))
                 return
             # Short, but it asks for the floor ("stop", "wait").

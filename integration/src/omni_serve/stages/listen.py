@@ -147,7 +147,7 @@ class ListenStage:
                 self._over(ear, event, f"turn_{uuid.uuid4().hex[:20]}", by_hand=False)
 
     def _over(self, ear: Ear, ended: TurnEnd, turn: str, *, by_hand: bool) -> None:
-        over = TurnOver(ear.session, turn, ended.start, ended.end, ended.speech_end, ended.sustained, by_hand)
+        over = TurnOver(ear.session, turn, ended.start, ended.end, ended.speech_end, ended.speech_ms, by_hand)
         self._links.send(API, over)
         ear.floor = ended.end
         deliver = functools.partial(self._words, ear.session, turn)
@@ -168,7 +168,7 @@ class ListenStage:
             self._over(ear, replace(start, end=ear.audio.end), message.turn, by_hand=True)
         else:
             end = ear.audio.end
-            whole = TurnEnd(max(ear.floor, ear.audio.base), end, end, sustained=True)
+            whole = TurnEnd(max(ear.floor, ear.audio.base), end, end, 0, sustained=True)
             self._over(ear, whole, message.turn, by_hand=True)
         ear.turns.clear()
 

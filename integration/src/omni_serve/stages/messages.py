@@ -121,7 +121,7 @@ class TurnOver:
     start: int
     end: int
     speech_end: int
-    sustained: bool
+    speech_ms: int
     by_hand: bool
 
 

@@ -24,7 +24,7 @@ class TurnConfig:
     threshold: float = 0.5
     hysteresis: float = 0.15
     onset_ms: int = 64
-    sustain_ms: int = 400
+    sustain_ms: int = 512
     silence_ms: int = 500
     early_ms: int = 224
     prefix_ms: int = 200

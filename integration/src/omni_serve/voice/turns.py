@@ -41,11 +41,15 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The turn is over. ``[start, end)`` is its audio, ``speech_end`` the end of its last speech frame."""
+    """The turn is over. ``[start, end)`` is its audio, ``speech_end`` the end of its last speech frame.
+
+    ``speech_ms`` is how much of it was speech.
+    """
 
     start: int
     end: int
     speech_end: int
+    speech_ms: int
     sustained: bool
 
 
@@ -146,7 +150,7 @@ class TurnDetector:
         return min(self._position, self._speech_end + self._config.suffix_ms * _PER_MS)
 
     def _close(self) -> TurnEnd:
-        ended = TurnEnd(self._start, self._tail(), self._speech_end, self._sustained)
+        ended = TurnEnd(self._start, self._tail(), self._speech_end, self._speech_ms, self._sustained)
         self._in_turn = False
         self._floor = ended.end
         return ended
