@@ -89,7 +89,7 @@ def test_far_less_than_the_header_promises_is_a_warning(make_video: MakeVideo, t
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 3])
     media = decode_media(cut)
     assert media.duration_s < 7
-    assert any("promises 8.0 s" in warning for warning in media.warnings)
+    assert any("promises 8.1 s" in warning for warning in media.warnings)
 
 
 def test_too_long_is_refused_before_decoding(make_video: MakeVideo, tmp_path: Path) -> None:
