@@ -101,12 +101,16 @@ class LocalEngine:
             async with asyncio.timeout(limit_s):
                 await asyncio.gather(*under_way, *([] if requests is None else [requests.idle()]))
 
-    async def close(self) -> None:
-        """End sessions, stages and the transport. Idempotent; each step runs even if the one before raised."""
+    async def end_sessions(self) -> None:
+        """End every session, its reply failed and its reader told why."""
         self._draining = True
         for session in list(self._sessions):
             session.fail_all("the server is shutting down")
             await session.close()
+
+    async def close(self) -> None:
+        """End sessions, stages and the transport. Idempotent; each step runs even if the one before raised."""
+        await self.end_sessions()
         try:
             if self._supervisor is not None:
                 await self._supervisor.stop()
