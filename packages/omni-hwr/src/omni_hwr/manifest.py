@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -118,10 +119,21 @@ class Manifest:
 
     def dump(self) -> bytes:
         """The manifest as JSON, one tensor a line."""
-        table = _Table(
-            MANIFEST_SCHEMA, self.key.content, self.algorithm, self.created_s, self.files, self.blobs, self.views
+        head = {
+            "schema": MANIFEST_SCHEMA,
+            "key": self.key.content,
+            "algorithm": self.algorithm,
+            "created_s": self.created_s,
+        }
+        text = msgspec.json.encode(head)[:-1]
+        tables: tuple[tuple[bytes, Sequence[msgspec.Struct]], ...] = (
+            (b"files", self.files),
+            (b"blobs", self.blobs),
+            (b"views", self.views),
         )
-        return msgspec.json.encode(table).replace(b"],[", b"],\n[") + b"\n"
+        for name, rows in tables:
+            text += b',\n"' + name + b'":[\n' + b",\n".join(map(msgspec.json.encode, rows)) + b"]"
+        return text + b"}\n"
 
 
 def parse_manifest(data: bytes) -> Manifest:

@@ -82,7 +82,8 @@ def restore_into(module: torch.nn.Module, lease: Lease) -> None:
     problems = _problems(places, lease)
     if problems:
         raise BindingError(problems)
-    replaced: dict[int, torch.nn.Parameter] = {}
+    # The old one is kept as well: freed, its identity could become that of another.
+    replaced: dict[int, tuple[torch.nn.Parameter, torch.nn.Parameter]] = {}
     for full, kind, owner, name in places:
         tensor = lease.tensors[full]
         if kind != "parameter":
@@ -90,10 +91,9 @@ def restore_into(module: torch.nn.Module, lease: Lease) -> None:
             continue
         old = owner._parameters[name]
         assert old is not None
-        new = replaced.get(id(old))
-        if new is None:
-            new = replaced[id(old)] = _bind(old, tensor)
-        owner._parameters[name] = new
+        if id(old) not in replaced:
+            replaced[id(old)] = (old, _bind(old, tensor))
+        owner._parameters[name] = replaced[id(old)][1]
 
 
 def _bind(old: torch.nn.Parameter, tensor: torch.Tensor) -> torch.nn.Parameter:
