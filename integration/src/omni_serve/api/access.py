@@ -14,6 +14,8 @@ from omni_serve.api.settings import ApiSettings
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 """How a browser, which cannot set headers on a WebSocket, sends the key."""
 
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
 OPEN_PATHS = frozenset({"/", "/health", "/favicon.ico"})
 
 
@@ -42,11 +44,17 @@ def check_request(request: Request, settings: ApiSettings) -> None:
 
 
 def _check_origin(connection: HTTPConnection, settings: ApiSettings) -> None:
-    """A browser names the page's origin; programs send none. Without this any web page could talk to the server."""
+    """A browser names the page's origin; programs send none. Without this any web page could talk to the server.
+
+    A server on loopback also holds the name it is called by to loopback, so that a page whose own name was made to
+    point here (DNS rebinding) is foreign as well.
+    """
     origin = connection.headers.get("origin")
     if origin is None or origin in settings.allow_origins:
         return
-    if urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower():
+    page, host = urlsplit(origin), connection.headers.get("host", "").lower()
+    rebound = settings.host in LOOPBACK and (page.hostname or "") not in LOOPBACK
+    if page.netloc.lower() != host or rebound:
         raise RefusedError(
             403, f"origin {origin[:200]} is not allowed; start the server with --allow-origin {origin[:200]}"
         )

@@ -7,10 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import resources
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -35,11 +35,11 @@ def create_app(engine: Engine, settings: ApiSettings) -> ASGIApp:
     page = resources.files("omni_serve.api").joinpath("page/index.html").read_text(encoding="utf-8")
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await endpoint.close()
 
-    app = FastAPI(title="omni-serve", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    routes: list[BaseRoute] = []
 
     def add(path: str, method: str, handler: Handler) -> None:
         async def guarded(request: Request) -> Response:
@@ -51,7 +51,7 @@ def create_app(engine: Engine, settings: ApiSettings) -> ASGIApp:
             except ClientGoneError:
                 return Response(status_code=499)
 
-        app.router.routes.append(Route(path, guarded, methods=[method]))
+        routes.append(Route(path, guarded, methods=[method]))
 
     async def the_page(request: Request, engine: Engine, settings: ApiSettings) -> Response:
         return HTMLResponse(page, headers={"Cache-Control": "no-cache", "Content-Security-Policy": _PAGE_POLICY})
@@ -80,8 +80,8 @@ def create_app(engine: Engine, settings: ApiSettings) -> ASGIApp:
     add("/v1/videos", "POST", media.videos)
     add("/v1/omni/sleep", "POST", control.sleep)
     add("/v1/omni/wakeup", "POST", control.wakeup)
-    app.router.routes.append(WebSocketRoute("/v1/realtime", realtime))
-    return _Last(app)
+    routes.append(WebSocketRoute("/v1/realtime", realtime))
+    return _Last(Starlette(routes=routes, lifespan=lifespan))
 
 
 _PAGE_POLICY = "default-src 'self' 'unsafe-inline' blob: data:; connect-src 'self' ws: wss:"

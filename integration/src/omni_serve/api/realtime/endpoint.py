@@ -79,6 +79,9 @@ class RealtimeEndpoint:
         before = self._attached.get(live.id)
         if before is not None:
             before.set()  # the socket it had is taken over
+        last = query.get("last_event_id")
+        if last is not None:
+            live.outbox.rewind(last)
         return live
 
     async def _attend(self, socket: WebSocket, live: LiveSession) -> None:
@@ -97,7 +100,7 @@ class RealtimeEndpoint:
             for task in loops:
                 task.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
-        if taken in done:
+        if self._attached[live.id] is not replaced:
             await _closed(socket, POLICY, "the session was resumed by another connection")
             return
         del self._attached[live.id]

@@ -14,12 +14,13 @@ class OutboxFullError(Exception):
 class Outbox:
     """An ordered queue with one reader at a time.
 
-    An event leaves the queue only when it was handed to the socket, so what a dying socket did not take is there for
-    the next one.
+    An event leaves the queue when it was handed to the socket. What a dying socket took with it is kept as well, the
+    newest ``limit`` of it, so that a client that comes back says which event it saw last and gets the rest.
     """
 
     def __init__(self, limit: int) -> None:
         self._events: deque[dict[str, Any]] = deque()
+        self._history: deque[dict[str, Any]] = deque(maxlen=limit)
         self._limit = limit
         self._wake = asyncio.Event()
         self._ended = False
@@ -52,4 +53,17 @@ class Outbox:
 
     def sent(self) -> None:
         """The event last peeked at reached the socket."""
-        self._events.popleft()
+        self._history.append(self._events.popleft())
+
+    def rewind(self, last_event_id: str) -> bool:
+        """Queue again what was sent after an event; False when that event is not known any more."""
+        missed: list[dict[str, Any]] = []
+        for event in reversed(self._history):
+            if event["event_id"] == last_event_id:
+                for _ in missed:
+                    self._history.pop()
+                self._events.extendleft(missed)
+                self._wake.set()
+                return True
+            missed.append(event)
+        return False
