@@ -72,18 +72,20 @@ def worker(url: str, mode: str, sessions: int, seconds: float, realtime: bool) -
 async def ours(url: str, sessions: int, pcm: Any, seconds: float) -> list[float]:
     """Sessions through the whole package, starts spread over one chunk as independent clients would be."""
     entries = [Prepared(Case(f"s{n}", Path("s.wav")), pcm, RATE_HZ, seconds) for n in range(sessions)]
+    for entry in entries:
+        _ = entry.speech
     config = ReplayConfig(
         url,
         client=ClientConfig(queue_events=False, open_timeout_s=60),
         pacing=PacingConfig(chunk_ms=round(CHUNK_S * 1000), turns="commit"),
     )
     state = RunState()
-    kept: list[Any] = []
+    kept: dict[str, Any] = {}
     load = LoadConfig(sessions, request_rate=sessions / 2.0)
 
     async def watch() -> None:
         while True:
-            kept.extend(s.pacer for s in state.sessions if s.pacer is not None and s.pacer not in kept)
+            kept.update((s.case_id, s.pacer) for s in state.sessions if s.pacer is not None)
             await asyncio.sleep(0.5)
 
     watching = asyncio.create_task(watch())
@@ -92,7 +94,7 @@ async def ours(url: str, sessions: int, pcm: Any, seconds: float) -> list[float]
     failed = [r.error for r in state.results if r.status != "ok"]
     if failed:
         raise SystemExit(f"{len(failed)} sessions failed, the first: {failed[0]}")
-    return [lag for pacer in kept for lag in pacer.trace.lags_s]
+    return [lag for pacer in kept.values() for lag in pacer.trace.lags_s]
 
 
 async def timers(sessions: int, seconds: float) -> list[float]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from omni_duplex_bench.audio import Pcm
+from omni_duplex_bench.audio import Interval, Pcm, resample, speech_intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,12 @@ class Case:
         return self.case_id.replace("/", "__", 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prepared:
-    """A decoded input: mono samples, shape (samples,), and JPEG frames with their times in seconds."""
+    """A decoded input: mono samples, shape (samples,), and JPEG frames with their times in seconds.
+
+    What many sessions need of it is worked out once, so that a session's start costs the others no time.
+    """
 
     case: Case
     pcm: Pcm
@@ -36,6 +40,18 @@ class Prepared:
     duration_s: float
     frames: tuple[tuple[float, bytes], ...] = ()
     warnings: tuple[str, ...] = ()
+    _rates: dict[int, Pcm] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def speech(self) -> tuple[Interval, ...]:
+        """Where somebody speaks."""
+        return speech_intervals(self.pcm, self.rate_hz)
+
+    def at_rate(self, rate_hz: int) -> Pcm:
+        """The samples at another rate."""
+        if rate_hz not in self._rates:
+            self._rates[rate_hz] = resample(self.pcm, self.rate_hz, rate_hz)
+        return self._rates[rate_hz]
 
 
 def safe_name(text: str) -> str:

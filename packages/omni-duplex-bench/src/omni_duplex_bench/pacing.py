@@ -116,11 +116,13 @@ class Pacer:
         rate_hz: int,
         config: PacingConfig,
         frames: Sequence[tuple[float, bytes]] = (),
+        speech: tuple[Interval, ...] | None = None,
     ) -> None:
         samples = np.frombuffer(pcm16, "<i2").astype(np.int16) if isinstance(pcm16, bytes) else pcm16
         self._client, self._config, self._frames = client, config, frames
         self._rate_hz = client.input_rate_hz
-        self.trace = PacingTrace(speech=speech_intervals(samples, rate_hz), input_s=len(samples) / rate_hz)
+        found = speech_intervals(samples, rate_hz) if speech is None else speech
+        self.trace = PacingTrace(speech=found, input_s=len(samples) / rate_hz)
         self._pcm = resample(samples, rate_hz, self._rate_hz)
 
     async def run(self) -> DecisionKind:

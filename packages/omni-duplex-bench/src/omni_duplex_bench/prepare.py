@@ -36,7 +36,9 @@ def prepare(
 
     def one(case: Case) -> Prepared | Failed:
         try:
-            return prepare_case(case, config)
+            entry = prepare_case(case, config)
+            _ = entry.speech
+            return entry
         except MediaError as error:
             return Failed(case, str(error), type(error).__name__)
 

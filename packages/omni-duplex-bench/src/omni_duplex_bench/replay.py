@@ -135,7 +135,15 @@ async def _converse(client: RealtimeClient, prepared: Prepared, config: ReplayCo
     await client.configure(
         instructions=config.instructions, voice=config.voice, turn_detection=detection, ref_audio=config.ref_audio
     )
-    live.pacer = Pacer(client, prepared.pcm, rate_hz=prepared.rate_hz, config=config.pacing, frames=prepared.frames)
+    rate_hz = client.input_rate_hz
+    live.pacer = Pacer(
+        client,
+        prepared.at_rate(rate_hz),
+        rate_hz=rate_hz,
+        config=config.pacing,
+        frames=prepared.frames,
+        speech=prepared.speech,
+    )
     live.phase = "talking"
     await live.pacer.run()
     failed = [r for r in client.core.ledger if r.status == "failed"]
