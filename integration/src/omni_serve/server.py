@@ -24,7 +24,15 @@ _CLOSE_LIMIT_S = 3
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without its own signal handling: the signals mean draining the engine first."""
+    """uvicorn that says when it listens, and leaves signals to us: they mean draining the engine first."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -80,6 +88,11 @@ async def serve(engine: LocalEngine, settings: ApiSettings, console: Console, dr
         )
         server = _Uvicorn(config)
         serving = asyncio.ensure_future(server.serve(sockets=[bound]))
+        listening = asyncio.ensure_future(server.listening.wait())
+        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if listening.cancel():
+            await serving
+            raise StartupError("the HTTP server ended before it listened; see above")
         _announce(bound, settings, console)
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if stopped.done():

@@ -48,6 +48,7 @@ class Hub:
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._replicas: list[Replica] = []
         self._when_up: list[Callable[[], None]] = []
+        self._changed = asyncio.Event()
         self.asleep: set[str] = set()
 
     def know(self, replicas: Sequence[Replica]) -> None:
@@ -66,6 +67,7 @@ class Hub:
             if other.up and other is not replica and {other.spec.kind, replica.spec.kind} == {"reply", "speak"}:
                 self.links.send(other.name, Peer(replica.name, replica.incarnation))
                 self.links.send(replica.name, Peer(other.name, other.incarnation))
+        self._tell()
         waiting, self._when_up = self._when_up, []
         for callback in waiting:
             callback()
@@ -88,6 +90,11 @@ class Hub:
             owner = self._owners.get(job)
             if owner is not None:
                 owner.handler(down)
+        self._tell()
+
+    async def change(self) -> None:
+        """Wait until the next replica comes up or goes down."""
+        await self._changed.wait()
 
     def when_up(self, callback: Callable[[], None]) -> None:
         """Call this once, when the next replica comes up."""
@@ -148,6 +155,10 @@ class Hub:
         self.links.close()
 
     # -- within
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _read(self, replica: Replica, incarnation: int) -> None:
         """Hand over one replica's messages, in order, until it is gone."""

@@ -36,6 +36,21 @@ class Reply:
         """Whether every stage has said all it has to say."""
         return self.text_done is not None and (self.mouth is None or self.sound_done is not None)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether clauses were lost on their way to the mouth, as they are when the mind's process dies."""
+        return (
+            self.text_done is not None
+            and self.sound_done is not None
+            and self.sound_done.taken < self.text_done.clauses
+        )
+
+    def has_done(self, replica: str) -> bool:
+        """Whether a replica has already said all it has to say about this reply."""
+        if replica == self.mind.name:
+            return self.text_done is not None
+        return self.sound_done is not None
+
     def stages(self) -> dict[str, StageMetrics]:
         """Each stage's timing so far."""
         found: dict[str, StageMetrics] = {}

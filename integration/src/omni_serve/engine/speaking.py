@@ -186,9 +186,13 @@ class Speaking:
             case Failed():
                 self._end("failed", message.message)
             case StageDown():
-                self._end("failed", f"stage {message.stage} {message.why}")
+                if not reply.has_done(message.replica):
+                    self._end("failed", f"stage {message.stage} {message.why}")
         if self.active is reply and reply.whole:
-            self._end("completed", None)
+            if reply.cut_short:
+                self._end("failed", f"stage {reply.mind.spec.name} ended before all it had written could be spoken")
+            else:
+                self._end("completed", None)
 
     def _sound(self, reply: Reply, message: Sound) -> None:
         now_s = time.monotonic()

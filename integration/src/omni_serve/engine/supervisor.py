@@ -92,7 +92,7 @@ class Supervisor:
     # -- one replica
 
     async def _start(self, replica: Replica, progress: Callable[[str, str, str], None]) -> None:
-        """Launch a replica and wait until it is ready."""
+        """Launch a replica and wait until it is ready; whoever calls ends its process when that fails."""
         replica.incarnation += 1
         replica.detail = "starting"
         read_fd, write_fd = os.pipe()
@@ -111,13 +111,9 @@ class Supervisor:
             async with asyncio.timeout(self._config.start_limit_s):
                 await self._ready(replica, reader, progress)
         except TimeoutError:
-            await self._end(replica)
             raise StartupError(
                 f"stage {replica.name} was not ready after {self._config.start_limit_s:g} s ({replica.detail})"
             ) from None
-        except BaseException:
-            await self._end(replica)
-            raise
         finally:
             transport.close()
         replica.ready_s = time.monotonic()
@@ -190,12 +186,13 @@ class Supervisor:
             try:
                 await self._start(replica, lambda *_: None)
             except StartupError as error:
+                await self._end(replica)
                 replica.restarts += 1
                 replica.detail = str(error)
                 log.error("%s", error)
 
     async def _end(self, replica: Replica) -> None:
-        process, replica.process = replica.process, None
+        process = replica.process
         if process is None:
             return
         if process.stdin is not None:
@@ -210,6 +207,7 @@ class Supervisor:
             log.warning("stage %s did not leave in %g s and is killed", replica.name, self._config.stop_limit_s)
             process.kill()
             await _exit_status(process)
+        replica.process = None
         self._listener.replica_down(replica, "stopped")
 
 

@@ -163,7 +163,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TextDone:
-    """reply → api: the text is whole, with the counts and times of its making."""
+    """reply → api: the text is whole, with the counts and times of its making. ``clauses`` went to the mouth."""
 
     job: str
     finish: str
@@ -172,6 +172,7 @@ class TextDone:
     ttft_ms: float | None
     itls_ms: list[float]
     busy_ms: float
+    clauses: int
 
 
 # -- the mouth
@@ -198,9 +199,10 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class SoundDone:
-    """speak → api: the job's last clause has been spoken."""
+    """speak → api: the job's last clause has been spoken; ``taken`` arrived, ``clauses`` had something to say."""
 
     job: str
+    taken: int
     clauses: int
     ttft_ms: float | None
     busy_ms: float

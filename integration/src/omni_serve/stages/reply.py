@@ -70,15 +70,16 @@ class ReplyStage:
         )
         splitter = ClauseSplitter()
         times: list[float] = []
+        clauses = 0
         for piece in self._replier.reply(request, stop.is_set):
             if stop.is_set():
                 return
             if piece.text:
                 times.append(time.perf_counter())
                 self._links.send(API, Text(ask.job, piece.text))
-                self._speak(ask, splitter.push(piece.text))
+                clauses += self._speak(ask, splitter.push(piece.text))
             if piece.finish is not None:
-                self._speak(ask, splitter.finish())
+                clauses += self._speak(ask, splitter.finish())
                 if ask.speak_to:
                     self._links.send(ask.speak_to, Clause(ask.job, "", ask.speed, last=True))
                 self._links.send(
@@ -91,10 +92,14 @@ class ReplyStage:
                         (times[0] - asked_s) * 1e3 if times else None,
                         [(b - a) * 1e3 for a, b in itertools.pairwise(times)],
                         (time.perf_counter() - asked_s) * 1e3,
+                        clauses,
                     ),
                 )
 
-    def _speak(self, ask: Answer, clauses: list[str]) -> None:
-        if ask.speak_to:
-            for clause in clauses:
-                self._links.send(ask.speak_to, Clause(ask.job, clause, ask.speed, last=False))
+    def _speak(self, ask: Answer, clauses: list[str]) -> int:
+        """Pass clauses on to the mouth, where there is one; how many."""
+        if not ask.speak_to:
+            return 0
+        for clause in clauses:
+            self._links.send(ask.speak_to, Clause(ask.job, clause, ask.speed, last=False))
+        return len(clauses)

@@ -30,6 +30,7 @@ class _Line:
     first_s: float = 0.0
     ttft_ms: float | None = None
     busy_ms: float = 0.0
+    taken: int = 0
     spoken: int = 0
 
 
@@ -105,6 +106,7 @@ class SpeakStage:
 
     def _speak(self, line: _Line, clause: Clause) -> None:
         if clause.text:
+            line.taken += 1
             started = time.perf_counter()
             pcm = self._speaker.speak(clause.text, clause.speed)
             now = time.perf_counter()
@@ -121,4 +123,4 @@ class SpeakStage:
         if clause.last and self._wanted(line.job):
             with self._ready:
                 self._lines.pop(line.job, None)
-            self._links.send(API, SoundDone(line.job, line.spoken, line.ttft_ms, line.busy_ms))
+            self._links.send(API, SoundDone(line.job, line.taken, line.spoken, line.ttft_ms, line.busy_ms))
