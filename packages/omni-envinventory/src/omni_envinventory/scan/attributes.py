@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from . import calls, settings, sinks
 from .frames import Frame, ScopeId, Spot
-from .values import UNKNOWN, Atom, Value, join, of, text
+from .strings import TEXT_METHODS
+from .values import UNKNOWN, Atom, Value, distant, join, of, text
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -21,7 +22,7 @@ def attribute(ev: Evaluator, frame: Frame, base: Value, name: str, spot: Spot) -
     found = [_one(ev, frame, atom, name, base, spot) for atom in base.atoms]
     merged = join(found)
     if merged.atoms <= UNKNOWN.atoms or any(atom[0] == "um" for atom in merged.atoms):
-        return merged.with_deps(merged.deps | base.deps)
+        return merged.with_deps(merged.deps | (base.deps if name in TEXT_METHODS else distant(base.deps)))
     return merged
 
 
@@ -62,20 +63,25 @@ def _scope_name(ev: Evaluator, sid: ScopeId) -> str:
 
 
 def class_frame(ev: Evaluator, frame: Frame, index: int) -> Frame:
-    """The frame of a class body, evaluated once per enclosing frame; the newest one answers for the class."""
+    """The frame of a class body, one per enclosing frame; the newest one answers for the class."""
     sid = (frame.module.number, index)
     known = ev.class_frames.get(sid)
     if known is not None and known.parent is frame:
         return known
     made = ev.frame(frame.module, index, {}, frame, frame.when)
     ev.class_frames[sid] = made
+    return made
+
+
+def class_effects(ev: Evaluator, frame: Frame, index: int) -> None:
+    """Evaluate a class body where it is written."""
+    made = class_frame(ev, frame, index)
     for decorator in (*made.scope["deco"], *made.scope["bases"]):
         ev.eval(frame, decorator)
     ev.effects(made)
     for raw in made.accesses:
         ev.add(frame, raw)
     settings.settings_class(ev, made)
-    return made
 
 
 def ancestors(ev: Evaluator, sid: ScopeId) -> list[ScopeId]:
@@ -217,9 +223,12 @@ def instance_attribute(ev: Evaluator, frame: Frame, atom: Atom, name: str, base:
 def _assigned(ev: Evaluator, lineage: list[ScopeId], atom: Atom, name: str) -> Value | None:
     """What ``self.name = …`` in any method of the class makes the attribute."""
     guard = ("attr", atom, name)
-    if guard in ev.cycles_open:
+    open_level = ev.open_attributes.get(guard)
+    if open_level is not None:
+        ev.lowest = min(ev.lowest, open_level)
         return None
-    ev.cycles_open.add(guard)
+    outer = ev.enter()
+    ev.open_attributes[guard] = ev.level
     found: list[Value] = []
     for ancestor in lineage:
         owner = ev.class_frames.get(ancestor)
@@ -233,7 +242,8 @@ def _assigned(ev: Evaluator, lineage: list[ScopeId], atom: Atom, name: str) -> V
                     continue
                 method = calls.method_frame(ev, (ancestor[0], node[1]), owner, atom)
                 found += [ev.eval(method, value) for value in scopes[node[1]]["selfattr"][name]]
-    ev.cycles_open.discard(guard)
+    del ev.open_attributes[guard]
+    ev.leave(outer)
     return join(found) if found else None
 
 

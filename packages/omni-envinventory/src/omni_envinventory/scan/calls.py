@@ -12,14 +12,21 @@ from . import attributes, externals, sinks
 from .frames import Frame, Raw, ScopeId, Spot
 from .lower import Scope
 from .lower_expr import Node
+from .strings import TEXT_METHODS
 from .strings import method as text_method
-from .values import UNKNOWN, Atom, Value, join, of
+from .values import UNKNOWN, Atom, Value, distant, join, of
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
 
 MAX_DEPTH = 60
-MAX_CONTEXTS = 4000
+MAX_RECURSION = 2
+"""A function that calls itself with other arguments is followed this deep; what lies deeper is dynamic."""
+
+CARRIERS = frozenset({"env", "sink", "em", "fn", "part", "inst", "cls", "seq", "dict", "mod", "ext", "super"})
+"""Atoms by which a callee may come to touch the environment."""
+
+MAX_CONTEXTS = 1000
 """A function called with more distinct sets of arguments than this is not taken apart further."""
 
 
@@ -42,7 +49,7 @@ def define(ev: Evaluator, frame: Frame, index: int) -> None:
         value = ev.eval(frame, node)
         if any(atom[0] == "fn" for atom in value.atoms):
             call(ev, frame, value, [made], {}, frame.spot(scope["line"], scope["col"]))
-    if scope["skipped"]:
+    if scope["idle"]:
         return
     receiver: Value | None = None
     if frame.scope["kind"] == "class":
@@ -80,6 +87,7 @@ def root(ev: Evaluator, sid: ScopeId, parent: Frame, receiver: Value | None) -> 
         ev.depth += 1
         ev.effects(made)
         ev.depth -= 1
+    made.done = True
     for raw in made.accesses:
         own = frozenset(dep for dep in raw.needs if dep[0] == sid)
         if own:
@@ -204,7 +212,7 @@ def _one(
                 receiver = of(("inst", owner.sid, None))
                 call_function(ev, frame, ("fn", sid, owner.number, receiver), arguments, named, spot, loose)
     externals.unknown_call(ev, frame, atom[1] if kind == "um" else "", arguments, named, spot)
-    return Value(UNKNOWN.atoms, deps)
+    return Value(UNKNOWN.atoms, deps if kind == "um" and atom[1] in TEXT_METHODS else distant(deps))
 
 
 def bind_arguments(
@@ -250,9 +258,13 @@ def call_function(
     sid: ScopeId = atom[1]
     scope = scope_of(ev, sid)
     values = [*arguments, *named.values()]
-    if scope["skipped"]:
-        if any(a[0] in ("env", "sink", "em") for value in values for a in value.atoms):
-            ev.wanted.add((sid[0], scope["name"]))
+    if scope["skipped"] or (scope["idle"] and scope["kind"] == "function"):
+        for value in values:
+            for handed in value.atoms:
+                if handed[0] in ("env", "sink", "em", "part"):
+                    ev.wanted.add((sid[0], scope["name"]))
+                elif handed[0] == "fn":
+                    ev.handed.add((handed[1], sid[0], scope["name"]))
         return Value(UNKNOWN.atoms, frozenset({("?", sid[0], scope["name"])}))
     bound = bind_arguments(ev, atom, scope, arguments, named, loose)
     ev.called.add(sid)
@@ -260,17 +272,21 @@ def call_function(
     key: Any = (sid, atom[2], tuple(stripped.items()))
     made = ev.contexts.get(key)
     if made is None:
-        if ev.depth >= MAX_DEPTH or ev.counts.get(sid, 0) >= MAX_CONTEXTS:
+        open_calls = ev.active.get(sid, 0)
+        if open_calls >= MAX_RECURSION or ev.depth >= MAX_DEPTH or ev.counts.get(sid, 0) >= MAX_CONTEXTS:
             ev.escape(frame, of(atom), spot)
             return UNKNOWN
+        ev.active[sid] = open_calls + 1
         ev.counts[sid] = ev.counts.get(sid, 0) + 1
         parent = ev.frames[atom[2]]
         made = ev.frame(parent.module, sid[1], stripped, parent, "call")
         ev.contexts[key] = made
         ev.depth += 1
-        ev.effects(made)
+        if not _quiet(ev, sid, values):
+            ev.effects(made)
         made.result = _result(ev, made)
         ev.depth -= 1
+        ev.active[sid] = open_calls
     dependencies = {name: frozenset(dep for dep in value.deps if dep[0] != "?") for name, value in bound.items()}
     take_over(ev, frame, made, sid, dependencies, spot)
     if made.result is None:
@@ -279,6 +295,14 @@ def call_function(
     for dep in made.result.deps:
         deps |= bound[dep[1]].deps if dep[0] == sid and dep[1] in bound else {dep}
     return made.result.with_deps(frozenset(deps))
+
+
+def _quiet(ev: Evaluator, sid: ScopeId, values: list[Value]) -> bool:
+    """Whether a function touches nothing by itself and is handed nothing that could: only its result matters then."""
+    root = ev.roots.get(sid)
+    if root is None or not root.done or root.accesses:
+        return False
+    return not any(atom[0] in CARRIERS for value in values for atom in value.atoms)
 
 
 def _result(ev: Evaluator, frame: Frame) -> Value:
@@ -302,7 +326,8 @@ def take_over(
             continue
         needs = frozenset(dep for dep in raw.needs if dep[0] != sid)
         for dep in own:
-            needs |= dependencies.get(dep[1], frozenset())
+            if len(dep) == 2:
+                needs |= dependencies.get(dep[1], frozenset())
         ev.add(frame, Raw(raw.name, raw.operation, raw.form, spot, needs, raw.via or raw.spot, raw.detail, frame.when))
 
 

@@ -17,6 +17,8 @@ from .lower_expr import Node
 from .strings import percent
 from .values import NOTHING, UNKNOWN, UNKNOWN_ATOM, Atom, Value, concatenate, join, of, text
 
+NO_CYCLE = 1 << 60
+
 MAX_ELEMENTS = 300
 """Loops over more elements than this are not taken apart element by element."""
 
@@ -43,9 +45,12 @@ class Evaluator:
         self.pending: dict[ScopeId, dict[Raw, None]] = {}
         self.escaped: dict[ScopeId, Spot] = {}
         self.wanted: set[tuple[int, str]] = set()
-        self.cycles: set[Any] = set()
-        self.cycles_open: set[Any] = set()
+        self.handed: set[tuple[ScopeId, int, str]] = set()
+        self.level = 0
+        self.lowest = NO_CYCLE
+        self.open_attributes: dict[Any, int] = {}
         self.counts: dict[ScopeId, int] = {}
+        self.active: dict[ScopeId, int] = {}
         self.depth = 0
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -57,7 +62,9 @@ class Evaluator:
         try:
             for module in self.modules:
                 if module.scopes is not None:
-                    self.module_frame(module)
+                    frame = self.module_frame(module)
+                    self.effects(frame)
+                    self.settle(frame)
             self.inherited()
         finally:
             sys.setrecursionlimit(limit)
@@ -70,14 +77,12 @@ class Evaluator:
         return made
 
     def module_frame(self, module: Module) -> Frame:
-        """The one frame of a module, evaluated when first asked for."""
+        """The one frame of a module; its names are evaluated when asked for, its effects by ``run``."""
         known = self.module_frames.get(module.number)
         if known is not None:
             return known
         made = self.frame(module, 0, {}, None, "import")
         self.module_frames[module.number] = made
-        self.effects(made)
-        self.settle(made)
         return made
 
     def settle(self, frame: Frame) -> None:
@@ -129,8 +134,8 @@ class Evaluator:
         self.add(frame, Raw(None, "read", "eval", spot, frozenset(), None, detail, frame.when))
 
     def module_of(self, name: str) -> Module | None:
-        """A module by dotted name."""
-        return self.by_name.get(name)
+        """A scanned module by dotted name; those that define the environment are known better than they can be read."""
+        return None if name in sinks.OWN_MODULES else self.by_name.get(name)
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -175,9 +180,9 @@ class Evaluator:
         frame = self.module_frame(module)
         if guard in frame.busy:
             return UNKNOWN
-        frame.busy.add(guard)
+        frame.busy[guard] = 0
         found = self.global_name(module, name)
-        frame.busy.discard(guard)
+        del frame.busy[guard]
         return UNKNOWN if any(atom[0] == "ext" and atom[1].startswith("builtins.") for atom in found.atoms) else found
 
     def variable(self, frame: Frame, name: str, indices: list[int] | None) -> Value:
@@ -188,10 +193,12 @@ class Evaluator:
             known = frame.variables.get(key)
             if known is not None:
                 return known
-        if key in frame.busy:
-            self.cycles.add((frame.number, key))
+        open_level = frame.busy.get(key)
+        if open_level is not None:
+            self.lowest = min(self.lowest, open_level)
             return UNKNOWN
-        frame.busy.add(key)
+        outer = self.enter()
+        frame.busy[key] = self.level
         bindings = frame.scope["bind"].get(name, [])
         values: list[Value] = []
         if name in frame.params and (indices is None or -1 in indices):
@@ -206,11 +213,23 @@ class Evaluator:
         added = frame.scope["mut"].get(name)
         if added:
             value = self.mutated(frame, value, added)
-        frame.busy.discard(key)
-        self.cycles.discard((frame.number, key))
-        if not pinned and not self.cycles:
+        del frame.busy[key]
+        if self.leave(outer) and not pinned:
             frame.variables[key] = value
         return value
+
+    def enter(self) -> int:
+        """Start an evaluation that may turn out to be part of a cycle; gives what ``leave`` needs."""
+        self.level += 1
+        outer, self.lowest = self.lowest, NO_CYCLE
+        return outer
+
+    def leave(self, outer: int) -> bool:
+        """End it; True when the value is whole, False when it took an outer unfinished value for unknown."""
+        whole = self.lowest >= self.level
+        self.lowest = outer if whole else min(outer, self.lowest)
+        self.level -= 1
+        return whole
 
     def mutated(self, frame: Frame, value: Value, added: list[Node]) -> Value:
         """A container with everything that was ever put into it."""
@@ -310,9 +329,11 @@ class Evaluator:
             known = frame.nodes.get(id(node))
             if known is not None:
                 return known
+        outer, self.lowest = self.lowest, NO_CYCLE
         value = _EVALUATORS[tag](self, frame, node)
-        if not pinned and not self.cycles:
+        if self.lowest == NO_CYCLE and not pinned:
             frame.nodes[id(node)] = value
+        self.lowest = min(outer, self.lowest)
         return value
 
     def correlated(self, frame: Frame, node: Node) -> Value:
@@ -470,6 +491,11 @@ def _class(ev: Evaluator, frame: Frame, node: Node) -> Value:
     return of(("cls", (frame.module.number, node[1])))
 
 
+def _class_body(ev: Evaluator, frame: Frame, node: Node) -> Value:
+    attributes.class_effects(ev, frame, node[1])
+    return NOTHING
+
+
 def _call(ev: Evaluator, frame: Frame, node: Node) -> Value:
     return calls.call_node(ev, frame, node)
 
@@ -487,7 +513,7 @@ _EVALUATORS: dict[str, Callable[[Evaluator, Frame, Node], Value]] = {
     "B": Evaluator.binary,
     "C": _constant,
     "CL": _class,
-    "CLS": _class,
+    "CLS": _class_body,
     "CM": Evaluator.managed,
     "D": Evaluator.dictionary,
     "DEF": _define,

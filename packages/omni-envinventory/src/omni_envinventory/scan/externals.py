@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import calls, sinks
 from .frames import Frame, Spot
-from .values import UNKNOWN, WILD, Atom, Value, concatenate, join, of, text
+from .values import UNKNOWN, WILD, Atom, Value, concatenate, distant, join, of, text
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -94,7 +94,7 @@ def call_external(
         named = {key: value for key, value in named.items() if key != "env"}
     unknown_call(ev, frame, name, arguments, named, spot)
     deps = frozenset(dep for value in (*arguments, *named.values()) for dep in value.deps)
-    return Value(UNKNOWN.atoms, deps)
+    return Value(UNKNOWN.atoms, distant(deps))
 
 
 def unknown_call(

@@ -13,7 +13,7 @@ from pathlib import Path
 from omni_envinventory.errors import SourceNotFoundError
 
 SKIPPED_FOLDERS = frozenset(
-    {"__pycache__", "node_modules", ".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs"}
+    {"site-packages", "__pycache__", "node_modules", ".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs"}
 )
 
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")

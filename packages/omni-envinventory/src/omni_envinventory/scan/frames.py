@@ -78,6 +78,8 @@ class Frame:
         parent: The frame of the enclosing scope.
         when: Whether its effects run at import or at call time.
         accesses: What was found in it, as an ordered set.
+        result: What a call of it gives, None while it runs.
+        done: Whether its effects have all been evaluated.
         overrides: Elements that loops are pinned to while correlated expressions are evaluated.
     """
 
@@ -91,9 +93,10 @@ class Frame:
     accesses: dict[Raw, None] = field(default_factory=dict)
     variables: dict[Any, Value] = field(default_factory=dict)
     nodes: dict[int, Value] = field(default_factory=dict)
-    busy: set[Any] = field(default_factory=set)
+    busy: dict[Any, int] = field(default_factory=dict)
     overrides: dict[int, Value] = field(default_factory=dict)
     result: Value | None = None
+    done: bool = False
 
     @property
     def sid(self) -> ScopeId:

@@ -1,7 +1,7 @@
 """One source file, reduced to the scopes, bindings and effects that the resolver evaluates.
 
 A scope is a plain dict (see ``Scope``), so that a file's whole reduction is JSON and can be cached by digest. Only
-functions that mention a word of interest, and short ones, are reduced; the rest keep their signature and are marked
+functions that mention a word of interest, and constructors, are reduced; the rest keep their signature and are marked
 ``skipped``, and the resolver asks for them by name when a variable's name turns out to depend on them.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, TypedDict
 
 from .lower_expr import UNKNOWN, ExpressionLowering, Node
 
-SHORT_LINES = 12
-"""Functions up to this long are always reduced: they are the usual name builders and cost little."""
+CONSTRUCTORS = frozenset({"__init__", "__post_init__", "__new__"})
+"""Methods that are always reduced: an instance's prefix is kept there, and nothing in them need mention the word."""
 
 State = dict[str, frozenset[int] | None]
 
@@ -48,7 +48,7 @@ class Scope(TypedDict):
     selfattr: dict[str, list[Node]]
     stars: list[Node]
     skipped: bool
-    main_only: bool
+    idle: bool
 
 
 def _scope(kind: str, name: str, qual: str, line: int, col: int, parent: int) -> Scope:
@@ -75,7 +75,7 @@ def _scope(kind: str, name: str, qual: str, line: int, col: int, parent: int) ->
         selfattr={},
         stars=[],
         skipped=False,
-        main_only=False,
+        idle=False,
     )
 
 
@@ -187,9 +187,7 @@ class Lowering(ExpressionLowering):
     # -- scopes ----------------------------------------------------------------------------------------------------
 
     def relevant(self, first: int, last: int) -> bool:
-        """Whether a function of these lines is worth reducing."""
-        if last - first < SHORT_LINES:
-            return True
+        """Whether any of these lines mentions a word of interest."""
         low, high = 0, len(self.lines)
         while low < high:
             middle = (low + high) // 2
@@ -256,7 +254,9 @@ class Lowering(ExpressionLowering):
         if not isinstance(node, ast.Lambda):
             scope["deco"] = [self.expr(decorator) for decorator in node.decorator_list]
             first = min([first, *(decorator.lineno for decorator in node.decorator_list)])
-        if not self.relevant(first, node.end_lineno or first):
+        last = node.end_lineno or first
+        scope["idle"] = not self.relevant(first, last)
+        if scope["idle"] and name not in CONSTRUCTORS and not isinstance(node, ast.Lambda):
             scope["skipped"] = True
             self.scopes.append(scope)
             return len(self.scopes) - 1
@@ -269,7 +269,9 @@ class Lowering(ExpressionLowering):
             if extra:
                 self.state[extra] = frozenset({-1})
         if isinstance(node, ast.Lambda):
-            scope["ret"].append(self.expr(node.body))
+            result = self.expr(node.body)
+            self.effect(result)
+            scope["ret"].append(result)
         else:
             self.block(node.body)
         self.close(saved)

@@ -179,17 +179,24 @@ def _return(low: Lowering, node: ast.Return) -> None:
 
 def _for(low: Lowering, node: ast.For | ast.AsyncFor) -> None:
     iterable = low.expr(node.iter)
-    names = _assigned([node])
-    for name in names:
-        low.state[name] = None
-    low.unordered_names.append(names)
-    held = dict(low.loops)
+    names = _assigned(node.body)
+    targets = _assigned([node.target]) - names
+    held, before = dict(low.loops), dict(low.state)
     low.loop(node.target, iterable)
-    low.block(node.body)
-    low.loops = held
-    low.unordered_names.pop()
     for name in names:
         low.state[name] = None
+    # Within the body the target is this loop's element, whatever else binds the name elsewhere.
+    for name in targets:
+        low.state[name] = frozenset({len(low.scopes[low.current]["bind"][name]) - 1})
+    low.unordered_names.append(names)
+    low.block(node.body)
+    low.unordered_names.pop()
+    low.loops = held
+    inside = {name: low.state.get(name) for name in targets}
+    for name in names | targets:
+        earlier, own = before.get(name), inside.get(name)
+        ordered = name in targets and own is not None and not low.unordered(name)
+        low.state[name] = own | earlier if ordered and own is not None and earlier is not None else None
     low.block(node.orelse)
 
 

@@ -7,9 +7,11 @@ exported alias, a class that reads variables. Each round evaluates what is known
 from __future__ import annotations
 
 import ast
+import gc
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from .cache import ReductionCache
@@ -20,7 +22,13 @@ from .interest import SEEDS, next_words
 from .lower import Lowering, Scope
 from .result import Access, Operation, Place, ScanResult, ScanStatistics, Unparsed, When
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 8
+
+REQUEST_ROUNDS = 3
+"""After this many rounds, names that depend on yet another function are left dynamic."""
+
+MAX_KEPT_BYTES = 200_000
+"""Trees of larger files are not kept from one round to the next."""
 
 
 class Program:
@@ -38,6 +46,7 @@ class Program:
         self.interest: list[frozenset[bytes]] = [frozenset() for _ in files]
         self.unparsed: dict[int, Unparsed] = {}
         self.parsed: set[int] = set()
+        self.trees: dict[int, ast.Module] = {}
         self.rounds = 0
 
     def reduce(self, number: int, words: frozenset[bytes]) -> None:
@@ -56,7 +65,11 @@ class Program:
         file = self.files[number]
         self.parsed.add(number)
         try:
-            tree = ast.parse(file.data, filename=file.shown)
+            tree = self.trees.get(number)
+            if tree is None:
+                tree = ast.parse(file.data, filename=file.shown)
+                if len(file.data) <= MAX_KEPT_BYTES:
+                    self.trees[number] = tree
             return Lowering(tree, file.lines_with(words), file.rebound()).scopes
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
@@ -65,6 +78,21 @@ class Program:
             self.unparsed[number] = Unparsed(file.shown, line, reason, mentions)
             return Lowering(ast.Module([], []), [], frozenset()).scopes
 
+    def give_up(self, evaluator: Evaluator, words: dict[bytes, set[int]], unfinished: bool) -> None:
+        """What could not be followed to all its uses stays dynamic where it is written."""
+        for sid, raws in evaluator.pending.items():
+            scopes = self.modules[sid[0]].scopes
+            assert scopes is not None
+            names = {scopes[sid[1]]["name"].encode(), scopes[scopes[sid[1]]["parent"]]["name"].encode()}
+            distant = not any(len(dep) == 2 for raw in raws for dep in raw.needs)
+            if unfinished or distant or any(sid[0] in words.get(name, ()) for name in names):
+                evaluator.escaped.setdefault(sid, (sid[0], scopes[sid[1]]["line"], 0, sid[1]))
+        for word, modules in words.items():
+            for number in modules:
+                detail = f"{word.decode()} carries the environment under a name too common to follow into other files"
+                raw = Raw(None, "read", "export", (number, 1, 0, 0), frozenset(), None, detail, "call")
+                evaluator.located[raw] = None
+
     def evaluate(self) -> Evaluator:
         """Widen until no round adds a word, and give the last evaluation."""
         found = [frozenset(seed for seed in SEEDS if file.has(seed)) for file in self.files]
@@ -72,17 +100,37 @@ class Program:
             if words:
                 self.reduce(number, words)
         loose: dict[str, list[ScopeId]] = {}
+        given_up: dict[bytes, set[int]] = {}
         evaluator = Evaluator(self.modules, loose)
         while True:
             self.rounds += 1
             evaluator = Evaluator(self.modules, loose)
             evaluator.run()
-            wanted, again = next_words(evaluator, self.files, self.interest)
+            wanted, again = next_words(evaluator, self.files, self.interest, given_up, self.rounds <= REQUEST_ROUNDS)
             if (not wanted and again == loose) or self.rounds >= MAX_ROUNDS:
+                self.give_up(evaluator, given_up, bool(wanted))
                 return evaluator
             loose = again
             for number, words in wanted.items():
                 self.reduce(number, self.interest[number] | words)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No warnings and no cycle collection while a program is evaluated.
+
+    The inspected code's invalid escapes are not ours to report; and trees and frames only grow until the end, so that
+    the collector would walk millions of live nodes again and again and free nothing.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _place(evaluator: Evaluator, spot: Spot) -> Place:
@@ -96,7 +144,8 @@ def _accesses(evaluator: Evaluator) -> list[Access]:
     for sid, pending in evaluator.pending.items():
         if sid not in evaluator.called or sid in evaluator.escaped:
             for raw in pending:
-                detail = raw.detail or "the name is a parameter, and no call of it was found"
+                seen = "not every call can be" if sid in evaluator.escaped else "no call was"
+                detail = f"the name is a parameter, and {seen} followed"
                 raws[Raw(raw.name, raw.operation, raw.form, raw.spot, frozenset(), raw.via, detail, raw.when)] = None
     merged: dict[tuple[object, ...], Access] = {}
     for raw in raws:
@@ -143,9 +192,7 @@ def scan(
     files = [read(path, found, shown, packages) for path, found, shown in walk(map(Path, paths), root, exclude)]
     store = ReductionCache(None if cache is None else Path(cache))
     program = Program(files, store)
-    with warnings.catch_warnings():
-        # The inspected code's own invalid escapes and comparisons are not ours to report.
-        warnings.simplefilter("ignore")
+    with _undisturbed():
         evaluator = program.evaluate()
     store.save()
     accesses = _accesses(evaluator)
@@ -164,7 +211,6 @@ def scan_source(source: str, *, name: str = "<source>") -> ScanResult:
     data = source.encode()
     file = SourceFile(Path(name), name, "__main__", False, data, "")
     program = Program([file], ReductionCache(None))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _undisturbed():
         evaluator = program.evaluate()
     return ScanResult(tuple(_accesses(evaluator)), tuple(program.unparsed.values()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .frames import Frame, Raw, Spot
 from .lower_expr import Node
-from .values import NOTHING, UNKNOWN, WILD, Atom, Value, join, of, text
+from .values import NOTHING, UNKNOWN, WILD, Atom, Value, distant, join, of, text
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -26,6 +26,16 @@ FUNCTIONS = {
     "genericpath.expandvars": "expandvars",
 }
 MAPPINGS = {"os.environ": "environ", "os.environb": "environb", "posix.environ": "environb", "nt.environ": "environ"}
+OWN_MODULES = frozenset(
+    (
+        *("os", "os.path", "posix", "nt", "posixpath", "ntpath", "genericpath", "functools", "copy", "enum", "re"),
+        *("subprocess", "importlib", "itertools", "collections", "types", "typing", "string", "json", "logging"),
+        *("warnings", "abc", "dataclasses", "contextlib", "threading", "argparse", "operator", "builtins", "sys", "io"),
+        *("pathlib", "tempfile", "shutil", "shlex"),
+    )
+)
+"""Modules whose meaning is built in, or that say nothing about names: calls are not followed into their source."""
+
 METHODS = frozenset(
     {
         "get",
@@ -287,7 +297,7 @@ def _subscript(ev: Evaluator, frame: Frame, node: Node) -> Value:
         else:
             results.append(item(ev, atom, key))
     merged = join(results)
-    return merged.with_deps(merged.deps | base.deps | key.deps)
+    return merged.with_deps(merged.deps | distant(base.deps | key.deps))
 
 
 def item(ev: Evaluator, atom: Atom, key: Value) -> Value:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .values import MAX_ATOMS, NOTHING, UNKNOWN, WILD, Value, concatenate, join, squeeze, text, texts
 
 _PERCENT = re.compile(r"%(?:\((?P<key>[^)]*)\))?(?P<flags>[#0\- +]*)(?P<width>\d*)(?:\.\d+)?(?P<kind>[a-zA-Z%])")
+
+TEXT_METHODS = frozenset(
+    (
+        *("upper", "lower", "title", "capitalize", "swapcase", "casefold", "encode", "decode", "__str__", "format"),
+        *("join", "strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace"),
+    )
+)
+"""Methods whose result still is the text that a caller gave."""
 
 _PLAIN: dict[str, Callable[[str], str]] = {
     "upper": str.upper,
@@ -97,29 +106,37 @@ def method(content: str, name: str, arguments: Sequence[Value], named: dict[str,
         return Value(text(WILD).atoms, deps)
     if name in ("startswith", "endswith", "isupper", "find", "count", "index"):
         return Value(UNKNOWN.atoms, deps)
-    choices = [list(texts(value)) for value in arguments]
+    if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
+        return _pieces(content, name, arguments, deps)
+    choices = [texts(value) for value in arguments]
     if WILD in content or any(WILD in entry for entries in choices for entry in entries):
         return Value(text(WILD).atoms, deps)
     results: list[Value] = []
     if name in ("strip", "lstrip", "rstrip") and len(arguments) <= 1:
-        results = [
-            text(getattr(content, name)(*entry)) for entry in ([(entry,) for entry in choices[0]] if choices else [()])
-        ]
+        strip: Callable[..., str] = getattr(content, name)
+        results = [text(strip(entry)) for entry in choices[0]] if choices else [text(strip())]
     elif name in ("removeprefix", "removesuffix") and len(arguments) == 1:
-        results = [text(getattr(content, name)(entry)) for entry in choices[0]]
+        remove: Callable[[str], str] = getattr(content, name)
+        results = [text(remove(entry)) for entry in choices[0]]
     elif name == "replace" and len(arguments) >= 2:
         results = [text(content.replace(old, new)) for old in choices[0] for new in choices[1]][:MAX_ATOMS]
-    elif name in ("split", "rsplit", "splitlines"):
-        pieces = (
-            [getattr(content, name)(*entry) for entry in ([(entry,) for entry in choices[0]] if choices else [()])]
-            if len(choices) <= 1
-            else []
-        )
-        results = [Value(frozenset({("seq", tuple(text(piece) for piece in entry), True)})) for entry in pieces]
     if not results:
         return Value(text(WILD).atoms, deps)
     merged = join(results)
     return merged.with_deps(deps)
+
+
+def _pieces(content: str, name: str, arguments: Sequence[Value], deps: frozenset[Any]) -> Value:
+    """A text cut into pieces; only a plain separator is followed."""
+    separators = texts(arguments[0]) if arguments else [None]
+    atom = next(iter(arguments[0].atoms), ("?",)) if arguments else ("s", " ")
+    if WILD in content or len(separators) != 1 or len(arguments) > 1 or atom[0] != "s" or separators[0] in ("", WILD):
+        return Value(frozenset({("seq", (text(WILD),), False)}), deps)
+    if name in ("partition", "rpartition") and not arguments:
+        return Value(UNKNOWN.atoms, deps)
+    cut: Callable[..., Sequence[str]] = getattr(content, name)
+    pieces = cut() if name == "splitlines" or separators[0] is None else cut(separators[0])
+    return Value(frozenset({("seq", tuple(text(piece) for piece in pieces), True)}), deps)
 
 
 def _joined(separator: str, argument: Value) -> Value:

@@ -70,6 +70,14 @@ class Value:
         return self.atoms == _BARE
 
 
+def distant(deps: frozenset[Any]) -> frozenset[Any]:
+    """The same dependencies, marked as reaching through an attribute, an element or an unknown call.
+
+    Such a name is followed to the direct caller and no further: only plain text travels through several wrappers.
+    """
+    return frozenset(dep if dep[0] == "?" or len(dep) == 3 else (*dep, "~") for dep in deps)
+
+
 UNKNOWN_ATOM: Atom = ("?",)
 _BARE = frozenset({UNKNOWN_ATOM})
 UNKNOWN = Value(_BARE)
@@ -94,9 +102,17 @@ def join(values: Iterable[Value]) -> Value:
         atoms |= value.atoms
         deps |= value.deps
     if len(atoms) > MAX_ATOMS:
-        known = [atom for atom in atoms if atom[0] != "s"]
-        atoms = {*known, *widen([atom[1] for atom in atoms if atom[0] == "s"])}
+        atoms = narrowed(atoms)
     return Value(frozenset(atoms), frozenset(deps))
+
+
+def narrowed(atoms: set[Atom]) -> set[Atom]:
+    """Too many atoms: what touches the environment stays, texts become a pattern, the rest is unknown."""
+    kept = {atom for atom in atoms if atom[0] in ("env", "sink", "em", "fn", "inst", "any")}
+    if len(kept) > MAX_ATOMS:
+        kept = {atom for atom in kept if atom[0] in ("env", "sink", "em", "any")}
+    spelled = [atom[1] for atom in atoms if atom[0] == "s"]
+    return {*kept, *(widen(spelled) if spelled else []), UNKNOWN_ATOM}
 
 
 def widen(texts: list[str]) -> list[Atom]:
