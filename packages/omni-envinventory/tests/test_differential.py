@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, MutableMapping
 from types import SimpleNamespace
@@ -77,9 +76,15 @@ class Generator:
         """An expression that is a name."""
         name = self.name()
         half = len(name) // 2
-        choices = [repr(name), f"{name[:half]!r} + {name[half:]!r}", f'f"{name[:half]}{{{name[half:]!r}}}"',
-                   f'"{name[:half]}%s" % {name[half:]!r}', f'"{name[:half]}{{}}".format({name[half:]!r})',
-                   f'"_".join(({name.split("_")[0]!r}, {name.split("_")[1]!r}))', f"{name.lower()!r}.upper()"]  # fmt: skip
+        choices = [
+            repr(name),
+            f"{name[:half]!r} + {name[half:]!r}",
+            f'f"{name[:half]}{{{name[half:]!r}}}"',
+            f'"{name[:half]}%s" % {name[half:]!r}',
+            f'"{name[:half]}{{}}".format({name[half:]!r})',
+            f'"_".join(({name.split("_")[0]!r}, {name.split("_")[1]!r}))',
+            f"{name.lower()!r}.upper()",
+        ]
         if self.constants:
             choices += [self.random.choice(self.constants)] * 3
         return self.random.choice(choices)
@@ -128,18 +133,33 @@ class Generator:
         elif kind == 1:
             self.lines += [f"def {made}(k):", f'    return {inner}("P_" + k)']
         elif kind == 2:
-            self.lines += [f"class W{made}:", "    def __init__(self, prefix):", "        self.prefix = prefix",
-                           "    def read(self, k):", f"        return {inner}(self.prefix + k)", f'{made} = W{made}("Q_").read']  # fmt: skip
+            self.lines += [
+                f"class W{made}:",
+                "    def __init__(self, prefix):",
+                "        self.prefix = prefix",
+                "    def read(self, k):",
+                f"        return {inner}(self.prefix + k)",
+                f'{made} = W{made}("Q_").read',
+            ]
         elif kind == 3:
             self.lines.append(f"{made} = lambda k: {inner}(k)")
         elif kind == 4:
             self.lines += [f"def {made}(*args, **kw):", f"    return {inner}(*args)"]
         elif kind == 5:
-            self.lines += [f"def m{made}(prefix):", "    def inner(k):", f"        return {inner}(prefix + k)",
-                           "    return inner", f'{made} = m{made}("R_")']  # fmt: skip
+            self.lines += [
+                f"def m{made}(prefix):",
+                "    def inner(k):",
+                f"        return {inner}(prefix + k)",
+                "    return inner",
+                f'{made} = m{made}("R_")',
+            ]
         else:
-            self.lines += [f"def m{made}(getter, k):", "    return getter(k)", f"def {made}(k):",
-                           f"    return m{made}({inner}, k)"]  # fmt: skip
+            self.lines += [
+                f"def m{made}(getter, k):",
+                "    return getter(k)",
+                f"def {made}(k):",
+                f"    return m{made}({inner}, k)",
+            ]
         self.getters.append(made)
 
     def use(self) -> None:
@@ -160,8 +180,14 @@ class Generator:
         elif kind == 6:
             self.lines.append(f"list(map({getter}, ({self.key()}, {self.key()})))")
         elif kind == 7:
-            self.lines += [f"def f{self.fresh('')}():", f"    v = {self.key()}", f"    {getter}(v)", f"    v = {self.key()}",
-                           f"    {getter}(v)", f"f{self.count}()"]  # fmt: skip
+            self.lines += [
+                f"def f{self.fresh('')}():",
+                f"    v = {self.key()}",
+                f"    {getter}(v)",
+                f"    v = {self.key()}",
+                f"    {getter}(v)",
+                f"f{self.count}()",
+            ]
         elif kind == 8:
             self.lines.append(f"{mapping}.setdefault({self.key()}, 'x')")
         else:
@@ -180,7 +206,7 @@ def run_recorded(source: str) -> set[str]:
     recorder = Recorder()
     fake = SimpleNamespace(environ=recorder, getenv=recorder.get)
     code = source.replace("import os, functools", "import functools")
-    exec(compile(code, "<program>", "exec"), {"os": fake, "__name__": "program"})  # noqa: S102 — our own program
+    exec(compile(code, "<program>", "exec"), {"os": fake, "__name__": "program"})  # noqa: S102
     return recorder.asked
 
 
@@ -195,15 +221,14 @@ def test_programs_agree_or_are_dynamic(block: int) -> None:
         missed = {name for name in asked if not any(covers(known, name) for known in found)}
         assert not missed or result.dynamic, f"seed {seed}: missed {missed}\n{source}"
         invented = {name for name in found if "*" not in name and name not in asked}
-        uncalled = {access.name for access in result.accesses if access.detail}
+        uncalled = {access.name for access in result.accesses if "no call was followed" in access.detail}
         assert invented <= uncalled, f"seed {seed}: {invented} is never asked for\n{source}"
-        exact += not missed and not result.dynamic
-    assert exact >= 24, f"only {exact} of 30 programs were resolved without a dynamic place"
+        exact += not missed and all("no call was followed" in access.detail for access in result.dynamic)
+    assert exact >= 27, f"only {exact} of 30 programs were resolved without a dynamic place"
 
 
 def test_the_recorder_sees_a_miss() -> None:
     """The comparison itself can fail: a name hidden in eval is recorded and not found."""
-    assert os.environ is not None
     source = "import os, functools\nos.getenv(eval(\"'HID' + 'DEN'\"))"
     assert run_recorded(source) == {"HIDDEN"}
     assert [access.name for access in scan_source(source).accesses] == [None]
