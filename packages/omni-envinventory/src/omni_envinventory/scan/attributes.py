@@ -257,5 +257,6 @@ def annotated(ev: Evaluator, frame: Frame, node: list[object] | None) -> Value:
         return annotated(ev, frame, node[2])  # type: ignore[arg-type]
     if node[0] not in ("N", "V", "A"):
         return UNKNOWN
-    known = [of(("inst", atom[1], None)) for atom in ev.eval(frame, node).atoms if atom[0] == "cls"]
-    return join(known) if known else UNKNOWN
+    value = ev.eval(frame, node)
+    known = [of(("inst", atom[1], None)) for atom in value.atoms if atom[0] == "cls"]
+    return join(known) if known else Value(UNKNOWN.atoms, frozenset(dep for dep in value.deps if dep[0] == "?"))

@@ -45,6 +45,7 @@ class Evaluator:
         self.pending: dict[ScopeId, dict[Raw, None]] = {}
         self.escaped: dict[ScopeId, Spot] = {}
         self.wanted: set[tuple[int, str]] = set()
+        self.settings: set[ScopeId] = set()
         self.handed: set[tuple[ScopeId, int, str]] = set()
         self.level = 0
         self.lowest = NO_CYCLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .files import SourceFile
@@ -30,6 +31,17 @@ SEEDS = tuple(
         "posix_spawn",
     )
 )
+
+_CHILD_ENVIRONMENT = re.compile(rb"\benv\s*=")
+
+
+def seeds(file: SourceFile) -> frozenset[bytes]:
+    """The environment's own words in a file; ``env=`` is one where child processes are started."""
+    found = frozenset(seed for seed in SEEDS if file.has(seed))
+    if b"subprocess" in file.data and _CHILD_ENVIRONMENT.search(file.data):
+        found |= {b"env"}
+    return found
+
 
 _COMMON_WORDS = """
     Node Pool __call__ __contains__ __enter__ __getattr__ __getitem__ __init__ add append apply build call
@@ -75,6 +87,8 @@ class Interest:
         self.exported: dict[bytes, set[bytes] | None] = {}
         self.origins: dict[bytes, set[int]] = {}
         self.aliases: set[bytes] = set()
+        for sid in evaluator.settings:
+            self.export(_scope(evaluator, sid)["name"], sid[0])
         self._wrappers()
         before = -1
         while before != len(self.matters):

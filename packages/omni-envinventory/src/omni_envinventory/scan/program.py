@@ -18,7 +18,7 @@ from .cache import ReductionCache
 from .evaluate import Evaluator
 from .files import SourceFile, read, walk
 from .frames import Module, Raw, ScopeId, Spot
-from .interest import SEEDS, next_words
+from .interest import SEEDS, next_words, seeds
 from .lower import Lowering, Scope
 from .result import Access, Operation, Place, ScanResult, ScanStatistics, Unparsed, When
 
@@ -95,7 +95,7 @@ class Program:
 
     def evaluate(self) -> Evaluator:
         """Widen until no round adds a word, and give the last evaluation."""
-        found = [frozenset(seed for seed in SEEDS if file.has(seed)) for file in self.files]
+        found = [seeds(file) for file in self.files]
         for number, words in enumerate(found):
             if words:
                 self.reduce(number, words)

@@ -100,6 +100,7 @@ class _Model:
 def _nested(ev: Evaluator, owner: Frame, field: str) -> list[ScopeId]:
     """The scanned models that a field's annotation names."""
     value = attributes.annotated(ev, owner, owner.scope["ann"][field][0])
+    ev.wanted.update((dep[1], dep[2]) for dep in value.deps if dep[0] == "?")
     found = [atom[1] for atom in value.atoms if atom[0] == "inst"]
     return [sid for sid in found if sid in ev.class_frames and ev.class_frames[sid].scope["ann"]]
 
@@ -122,6 +123,7 @@ def settings_class(ev: Evaluator, frame: Frame) -> None:
     sid = frame.sid
     if not frame.scope["bases"] or not _is_settings(ev, sid):
         return
+    ev.settings.add(sid)
     options = _options(ev, sid)
     prefixes = texts(options["env_prefix"]) if "env_prefix" in options else [""]
     given = texts(options["env_nested_delimiter"]) if "env_nested_delimiter" in options else []

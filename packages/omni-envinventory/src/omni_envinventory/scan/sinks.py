@@ -148,13 +148,15 @@ def note(
             name, operation_of = "*", operation
             ev.add(frame, Raw(name, operation_of, form, spot, frozenset(), via, "each name found", frame.when))
             continue
+        elif atom == ("c", None):
+            continue  # a placeholder that a subclass or a later assignment replaces; None itself names nothing
         else:
             unknown = True
             if atom[0] == "ext":
                 reason = f"value of {atom[1]}, which is not among the sources"
             continue
         ev.add(frame, Raw(name, operation, form, spot, needs, via, "", frame.when))
-    if unknown or not key.atoms:
+    if unknown:
         ev.wanted.update((dep[1], dep[2]) for dep in requests)
         detail = reason or "the name is computed"
         ev.add(frame, Raw(None, operation, form, spot, needs, via, detail, frame.when))
