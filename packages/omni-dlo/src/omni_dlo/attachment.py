@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from omni_dlo.discovery import Stack
 from omni_dlo.errors import OffloadStateError
 from omni_dlo.host.base import HostSource
 from omni_dlo.lease import Lease, bind_to_lease
+from omni_dlo.on_demand import OnDemandComponent
 from omni_dlo.patching import refuse_moves, report_device, wrap_method
 from omni_dlo.placement import Placement, place
 from omni_dlo.residents import Home, Resident, give_back
@@ -51,8 +52,16 @@ class Attachment:
         OffloadError: Whatever was refused; the modules are then as they were.
     """
 
-    def __init__(self, targets: Sequence[Target], config: OffloadConfig, device: Device, lease: Lease | None) -> None:
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        config: OffloadConfig,
+        device: Device,
+        lease: Lease | None,
+        on_demand: Sequence[tuple[str, nn.Module]] = (),
+    ) -> None:
         self._targets = list(targets)
+        self._on_demand = list(on_demand)
         self._config = config
         self._device = device
         self._undo: list[Callable[[], object]] = []
@@ -104,10 +113,11 @@ class Attachment:
             raise first
 
     def _attach(self, lease: Lease | None) -> None:
-        for target in self._targets:
-            for module in target.module.modules():
+        everything = [(target.name, target.module) for target in self._targets] + self._on_demand
+        for name, root in everything:
+            for module in root.modules():
                 if MARK in module.__dict__:
-                    raise OffloadStateError(f"{target.name or type(module).__name__} is attached to another offloader")
+                    raise OffloadStateError(f"{name or type(module).__name__} is attached to another offloader")
         tensors = [
             tracked for target in self._targets for tracked in capture(target.module, target.name)
         ]  # fmt: skip
@@ -125,6 +135,9 @@ class Attachment:
         self._place_residents()
         blocks = self._make_blocks()
         self._make_streamer(blocks)
+        for name, module in self._on_demand:
+            self._mark(module)
+            self._undo.append(OnDemandComponent(name, module, self._device).close)
         self._patch()
         self._known = {id(tracked.tensor): tracked for tracked in tensors}
         self._modules = {id(module) for target in self._targets for module in target.module.modules()}
@@ -192,8 +205,7 @@ class Attachment:
         streamed = {id(block.module) for block in self.streamer.blocks} if self.streamer else set()
         for target in self._targets:
             module = target.module
-            module.__dict__[MARK] = True
-            self._undo.append(partial(module.__dict__.pop, MARK, None))
+            self._mark(module)
             if not self._device.unified:
                 self._undo.append(report_device(module, self._device.torch_device))
             name = target.name or type(module).__name__
@@ -208,6 +220,10 @@ class Attachment:
         ):
             self._undo.append(register(self._registered).remove)
 
+    def _mark(self, module: nn.Module) -> None:
+        module.__dict__[MARK] = True
+        self._undo.append(partial(module.__dict__.pop, MARK, None))
+
     def _entry(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The model's own forward: what was added since the last one goes to the device before it runs."""
 
@@ -220,8 +236,12 @@ class Attachment:
         return entered
 
     def _registered(self, module: nn.Module, name: str, value: object) -> None:
-        # torch calls this for every module of the process; only ours matter.
-        if id(module) in self._modules and self.streamer is not None:
+        # torch calls this for every module of the process; only ours matter. A block that writes `self.count += 1`
+        # registers the buffer it has.
+        if id(module) not in self._modules or self.streamer is None:
+            return
+        tables: tuple[Mapping[str, object], ...] = (module._parameters, module._buffers, module._modules)
+        if all(table.get(name) is not value for table in tables):
             self.streamer.changed = True
 
     def _recapture(self) -> None:
@@ -240,9 +260,7 @@ class Attachment:
             self._adopt("added", fresh)
             self._known.update({id(tracked.tensor): tracked for tracked in fresh})
             self._modules = {id(module) for target in self._targets for module in target.module.modules()}
-        for block in streamer.blocks:
-            if block.index not in streamer.schedule.running():
-                block.refresh(len(streamer.slots))
+        streamer.refresh()
 
     def _adopt(self, name: str, tensors: list[Tracked]) -> None:
         if tensors:

@@ -53,7 +53,7 @@ class Tracked:
         """Make this tensor lie over ``leaves``: the same object where torch allows it, else a new one at every site."""
         with torch.no_grad():
             if not self.wrapped and self.tensor.device.type != "meta":
-                self.tensor.data = leaves[0]
+                self.tensor.data = as_inference(leaves[0]) if self.tensor.is_inference() else leaves[0]
                 self.leaves = [self.tensor]
                 return
             self.replace(self.on(leaves), leaves)
@@ -278,6 +278,13 @@ def pack_bytes(unit: Unit) -> torch.Tensor:
     for segment, data in zip(unit.layout.segments, unit.segments()):
         packed[segment.offset : segment.offset + segment.nbytes].copy_(data)
     return packed
+
+
+def as_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """An inference tensor over the memory of ``tensor``: torch lets no other be the data of one."""
+    with torch.inference_mode():
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _like(leaf: torch.Tensor) -> torch.Tensor:

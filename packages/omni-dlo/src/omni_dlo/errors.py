@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "ComponentPolicyError",
+    "ComponentPolicyTypeError",
     "DeviceUnavailableError",
     "DistributedWeightError",
     "DivergenceError",
@@ -46,6 +47,18 @@ class ComponentPolicyError(OffloadError, ValueError):
     def __init__(self, key: object, reason: str) -> None:
         self.key = key
         super().__init__(f"components[{key!r}]: {reason}")
+
+
+class ComponentPolicyTypeError(OffloadError, TypeError):
+    """A ``components`` argument, key or value of the wrong type.
+
+    Attributes:
+        key: The offending key, or None where it is the whole argument.
+    """
+
+    def __init__(self, key: object, reason: str) -> None:
+        self.key = key
+        super().__init__(f"components[{key!r}]: {reason}" if key is not None else f"components {reason}")
 
 
 class DeviceUnavailableError(OffloadError, RuntimeError):

@@ -11,6 +11,7 @@ from torch import nn
 
 from omni_dlo.attachment import Attachment, Target
 from omni_dlo.capture import capture
+from omni_dlo.components import decide_roles
 from omni_dlo.config import OffloadConfig
 from omni_dlo.devices import open_device
 from omni_dlo.devices.base import Device
@@ -19,6 +20,7 @@ from omni_dlo.errors import OffloadStateError, PlanError
 from omni_dlo.layout import round_up
 from omni_dlo.lease import Lease
 from omni_dlo.measure import measure
+from omni_dlo.pipeline import Pipeline, PipelineLayout, read_pipeline
 from omni_dlo.placement import place
 from omni_dlo.report import Explanation, OffloadStats, chrome_trace, explain_placement
 
@@ -48,7 +50,28 @@ class Offloader:
             raise PlanError(
                 f"{type(module).__name__} has no stack of alike blocks; name one with OffloadPlan(block_stacks=...)"
             )
-        self._targets = [Target("", module, tuple(stacks))]
+        decide_roles({}, config.components)
+        self._set_up(PipelineLayout((Target("", module, tuple(stacks)),), (), ()), config, lease)
+
+    @classmethod
+    def for_pipeline(cls, pipe: Pipeline, config: OffloadConfig, *, lease: Lease | None = None) -> Self:
+        """Offload every module of a diffusers pipeline (anything with ``.components``).
+
+        Models with stacks of blocks stream and share the rotating buffers; encoders stream without resident blocks;
+        autoencoders are loaded before use. ``config.components`` and ``config.plan`` change that.
+
+        Raises:
+            PlanError: Nothing streams, or the plan names what is not there.
+            ComponentPolicyError: ``config.components`` names what may not be named.
+        """
+        self = cls.__new__(cls)
+        self._set_up(read_pipeline(pipe, config), config, lease)
+        return self
+
+    def _set_up(self, layout: PipelineLayout, config: OffloadConfig, lease: Lease | None) -> None:
+        self._targets = layout.targets
+        self._on_demand = layout.on_demand
+        self._roles = layout.roles
         self._config = config
         self._lease = lease
         self._device: Device = open_device(config.device)
@@ -70,7 +93,7 @@ class Offloader:
             raise OffloadStateError("this offloader is closed; make a new one")
         if self._attachment is not None:
             raise OffloadStateError("this offloader is attached already")
-        self._attachment = Attachment(self._targets, self._config, self._device, self._lease)
+        self._attachment = Attachment(self._targets, self._config, self._device, self._lease, self._on_demand)
         return self
 
     def detach(self) -> None:
@@ -169,7 +192,7 @@ class Offloader:
         )
 
     def _component_lines(self) -> Sequence[str]:
-        return ()
+        return [f"{item.name}: {item.why}" for item in self._roles]
 
     def _require(self) -> Attachment:
         if self._attachment is None:

@@ -56,7 +56,7 @@ def give_back(tracked: Tracked, original: torch.Tensor, leaves: list[torch.Tenso
     if tracked.tensor is not original:
         tracked.replace(original, leaves)
     elif not tracked.wrapped:
-        tracked.tensor.data = leaves[0]
+        tracked.point_at(leaves)
 
 
 class Resident:

@@ -80,9 +80,7 @@ class StreamedBlock:
 
     def refresh(self, slots: int) -> None:
         """Look at the host tensors anew: their versions, their sites, and whether autograd would want them."""
-        self.hosts = [
-            tracked.tensor for tracked in self.unit.tensors if tracked.sites and not tracked.tensor.is_inference()
-        ]
+        self.hosts = [t.tensor for t in self.unit.tensors if t.sites and counts_versions(t.tensor)]
         self.versions = [host._version for host in self.hosts]
         self.trainable = any(tracked.tensor.requires_grad for tracked in self.unit.tensors)
         self.bindings = [None] * slots
@@ -159,6 +157,16 @@ class Streamer:
             return result
 
         return streamed
+
+    def refresh(self) -> None:
+        """Read the sites of all blocks anew; a block written to on the host since is fetched again."""
+        running = self.schedule.running()
+        for block in self.blocks:
+            if block.index in running:
+                continue
+            if [host._version for host in block.hosts] != block.versions:
+                self.schedule.forget(block.index)
+            block.refresh(len(self.slots))
 
     def invalidate(self) -> None:
         """Every copy on the device is stale; host tensors were changed behind our back."""
@@ -322,6 +330,14 @@ def unbind(bindings: list[Binding]) -> bool:
         except (KeyError, IndexError):
             replaced = True
     return replaced
+
+
+def counts_versions(tensor: torch.Tensor) -> bool:
+    """Whether torch counts changes of ``tensor``; it does not for tensors made under inference mode."""
+    try:
+        return tensor._version >= 0
+    except RuntimeError:
+        return False
 
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:

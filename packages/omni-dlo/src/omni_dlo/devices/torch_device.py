@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from omni_dlo.devices.base import Device, Event, MemoryInfo, Stream
@@ -185,6 +186,7 @@ class AcceleratorDevice:
 
 def aligned_empty(nbytes: int) -> torch.Tensor:
     """``nbytes`` of plain host memory, uint8, that start on 256 bytes as a device allocation does."""
-    spare = torch.empty(nbytes + 256, dtype=torch.uint8)
-    skip = -spare.data_ptr() % 256
-    return spare[skip : skip + nbytes]
+    spare = np.empty(nbytes + 256, dtype=np.uint8)
+    skip = -spare.ctypes.data % 256
+    # Through numpy the tensor has a storage that starts where it does.
+    return torch.from_numpy(spare[skip : skip + nbytes])
