@@ -31,17 +31,13 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 for any free one."
-)
-@click.option(
-    "--max-sessions", default=8, show_default=True, type=click.IntRange(1), help="Realtime sessions at a time."
-)
-@click.option("--max-session-s", default=3600.0, show_default=True, type=click.FloatRange(1), help="Longest session.")
-@click.option(
-    "--idle-s", default=300.0, show_default=True, type=click.FloatRange(1), help="Longest silence of a client."
-)
+@click.argument("model_dir", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--deploy", metavar="FILE", help="A deploy file, or a built-in: voice (the default), text, image.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for any free one.  [default: 8000]")
+@click.option("--max-sessions", type=click.IntRange(1), help="Realtime sessions at a time.  [default: 8]")
+@click.option("--max-session-s", type=click.FloatRange(1), help="Longest session.  [default: 3600]")
+@click.option("--idle-s", type=click.FloatRange(1), help="Longest silence of a client.  [default: 300]")
 @click.option(
     "--api-key", envvar="OMNI_SERVE_API_KEY", help="Ask clients for this key. Better in OMNI_SERVE_API_KEY than here."
 )
@@ -54,11 +50,13 @@ def main() -> None:
 @click.option("--rules", is_flag=True, help="Answer by fixed rules instead of the language model.")
 @click.option("--verbose", is_flag=True, help="Log what the stages log.")
 def serve(
-    host: str,
-    port: int,
-    max_sessions: int,
-    max_session_s: float,
-    idle_s: float,
+    model_dir: Path | None,
+    deploy: str | None,
+    host: str | None,
+    port: int | None,
+    max_sessions: int | None,
+    max_session_s: float | None,
+    idle_s: float | None,
     api_key: str | None,
     allow_origin: tuple[str, ...],
     ssl_certfile: Path | None,
@@ -67,10 +65,18 @@ def serve(
     rules: bool,
     verbose: bool,
 ) -> None:
-    """Start the server: a full-duplex voice assistant, unless told what else."""
+    """Start the server: a full-duplex voice assistant, or what a deploy file or a model folder says.
+
+    \b
+    omni-serve serve                          talk to it in a browser
+    omni-serve serve MODEL_DIR                a transformers or diffusers folder
+    omni-serve serve --deploy deploy.yaml     a graph of one's own; its server settings yield to flags
+    """
     from omni_serve.api.settings import ApiSettings
-    from omni_serve.engine.builtin import voice_engine
+    from omni_serve.deploy import instructions, models, specs
+    from omni_serve.deploy.select import by_rules, require_extras, select
     from omni_serve.engine.config import EngineConfig
+    from omni_serve.engine.engine import LocalEngine
     from omni_serve.server import serve as run
 
     if (ssl_certfile is None) != (ssl_keyfile is None):
@@ -79,19 +85,39 @@ def serve(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
     _warn_of_strangers()
-    settings = ApiSettings(
-        host=host,
-        port=port,
-        api_key=api_key,
-        allow_origins=allow_origin,
-        ssl_certfile=ssl_certfile,
-        ssl_keyfile=ssl_keyfile,
-        session_limit_s=max_session_s,
-        idle_limit_s=idle_s,
-    )
     try:
-        engine = voice_engine(EngineConfig(max_sessions=max_sessions), rules=rules)
+        deployment = select(deploy, model_dir)
+        if rules:
+            deployment = by_rules(deployment)
+        require_extras(deployment)
+        asked = deployment.server
+        settings = ApiSettings(
+            host=asked.host if host is None else host,
+            port=asked.port if port is None else port,
+            api_key=api_key,
+            allow_origins=allow_origin,
+            ssl_certfile=ssl_certfile,
+            ssl_keyfile=ssl_keyfile,
+            session_limit_s=asked.max_session_s if max_session_s is None else max_session_s,
+            idle_limit_s=asked.idle_s if idle_s is None else idle_s,
+        )
+        limits = EngineConfig(max_sessions=asked.max_sessions if max_sessions is None else max_sessions)
+        engine = LocalEngine(specs(deployment), models(deployment), instructions(deployment), limits)
         asyncio.run(run(engine, settings, Console(stderr=True), drain_s))
+    except ServeError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("file")
+@click.argument("model_dir", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+def plan(file: str, model_dir: Path | None) -> None:
+    """What a deploy file, or a built-in (voice, text, image), would start: graph, memory, edges. Starts nothing."""
+    from omni_serve.deploy import show
+    from omni_serve.deploy.select import select
+
+    try:
+        show(select(file, model_dir), Console())
     except ServeError as error:
         raise click.ClickException(str(error)) from error
 
