@@ -129,6 +129,11 @@ def render(inventory: Inventory, *, title: str = "Environment variables") -> str
     return "\n".join(lines).rstrip() + "\n"
 
 
+def page_title(page: str) -> str:
+    """The title of a page: its first line without the mark."""
+    return page.partition("\n")[0].removeprefix("#").strip()
+
+
 def differences(inventory: Inventory, committed: str, *, title: str = "Environment variables") -> str:
     """A unified diff from the committed page to the one the inventory makes; empty when they are the same."""
     return "".join(

@@ -72,5 +72,5 @@ def test_standard_library() -> None:
     result = scan(
         [root], base=root, exclude=["test/*", "*/test/*", "*/tests/*", "idlelib/*", "lib2to3/*", "ensurepip/*"]
     )
-    assert {"PYTHONSTARTUP", "BROWSER", "TMPDIR", "PYTHONUSERBASE"} <= set(result.names)
+    assert {"BROWSER", "TMPDIR", "PYTHONUSERBASE"} <= set(result.names)
     assert not [access for access in result.accesses if access.name == ""]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_envinventory.model import Inventory
+from omni_envinventory.reference import NOTICE, differences, page_title
 from omni_envinventory.scan import ScanResult, scan
 
 from . import rules
@@ -118,4 +119,8 @@ def _reference(inventory: Inventory, base: Path, result: ScanResult) -> list[Fin
         text = (base / shown).read_text("utf-8")
     except FileNotFoundError:
         return [Finding(Rule.UNDOCUMENTED, "there is no reference page; write it with the docs command", "", shown)]
-    return list(rules.reference(inventory, documented_names(text), shown, result))
+    found = list(rules.reference(inventory, documented_names(text), shown, result))
+    if not found and NOTICE in text and differences(inventory, text, title=page_title(text)):
+        message = "the generated reference page is not what the inventory makes; write it again with the docs command"
+        found.append(Finding(Rule.PAGE_OUTDATED, message, "", shown))
+    return found

@@ -54,7 +54,7 @@ def never_read(inventory: Inventory, result: ScanResult) -> Iterator[Finding]:
     for variable in inventory:
         if variable.lifecycle is Lifecycle.REMOVED:
             continue
-        if variable.name in touched or any(variable.covers(name) for name in (*touched, *waived)):
+        if any(variable.covers(name) for name in (*touched, *waived)) or _waived(inventory, variable.name):
             continue
         wide = any(access.pattern and access.name != "*" and _wide(access, variable) for access in result.accesses)
         if not wide:
@@ -137,12 +137,13 @@ def house_rules(inventory: Inventory, baseline: Inventory | None) -> Iterator[Fi
 def mentioned(inventory: Inventory, mentions: Sequence[Mention]) -> Iterator[Finding]:
     """Names that deployment files set and nobody knows."""
     names = _owned(inventory)
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str | None]] = set()
     for mention in mentions:
         record = inventory.find(mention.name)
-        if (mention.path, mention.name) in seen:
+        key = (mention.path, mention.name, mention.stage)
+        if key in seen:
             continue
-        seen.add((mention.path, mention.name))
+        seen.add(key)
         if record is not None:
             if record.lifecycle is Lifecycle.REMOVED:
                 message = f"{mention.name} was removed; use {record.replacement}"

@@ -43,6 +43,9 @@ _USER_FLAG = re.compile(r"(?:^|\s)(?:-u|--user)[\s=]*[^\s:]+:[^\s]+")
 _USERINFO = re.compile(r"(?:^|[\s,;=\"'(])[^\s/@:,;\"']+:[^\s/@]*@[A-Za-z0-9\[]")
 _ALNUM = re.compile(r"[A-Za-z0-9]{16,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+"""Devices and volumes are named so; it is an identity, not a secret."""
+
 _HEX = re.compile(r"(?<![A-Za-z0-9])[0-9a-fA-F]{32,}(?![A-Za-z0-9])")
 
 
@@ -72,7 +75,9 @@ def _forms(secret: str) -> Iterable[str]:
     stripped = secret.strip()
     if len(stripped) >= 4:
         yield stripped
-        yield urllib.parse.quote(stripped, safe="")
+        for safe in ("", "/", "/:@"):
+            yield urllib.parse.quote(stripped, safe=safe, errors="surrogateescape")
+        yield urllib.parse.quote_plus(stripped, errors="surrogateescape")
         yield json.dumps(stripped)[1:-1]
         raw = stripped.encode("utf-8", "surrogateescape")
         for offset in range(3):
@@ -266,6 +271,7 @@ def _secret_tree(tree: Any) -> bool:
 
 def _token_like(text: str) -> bool:
     """Runs of characters too random to be words: long hex, base64, or letters and digits mixed without pattern."""
+    text = _UUID.sub("", text)
     if _HEX.search(text):
         return True
     for run in _ALNUM.findall(text):
