@@ -130,6 +130,18 @@ FORMS: dict[str, tuple[str, set[tuple[str | None, str]]]] = {
         "import subprocess\nenv = {}\nenv['A'] = '1'\nenv.update(B='2')\nsubprocess.Popen(['x'], env=env)",
         {("A", "write"), ("B", "write")},
     ),
+    "child environment from keys": (
+        "import subprocess\nN = ('A', 'B')\nsubprocess.run(['x'], env={**dict.fromkeys(N, '1')})",
+        {("A", "write"), ("B", "write")},
+    ),
+    "child environment not all known": (
+        "import subprocess\ndef f(spec): subprocess.run(['x'], env={'A': '1', **spec.env})",
+        {("A", "write"), (None, "write")},
+    ),
+    "child environment handed through": (
+        "import subprocess\ndef f(e): subprocess.run(['x'], env=e)\nf({'A': '1'})",
+        {("A", "write")},
+    ),
     "execve": ("import os\nos.execve('x', ['x'], {'A': '1'})", {("A", "write")}),
     "click": ("import click\n@click.option('--x', envvar=['A', 'B'])\ndef f(x): pass", {("A", "read"), ("B", "read")}),
     "typer": ("import typer\ndef f(x=typer.Option(1, envvar='A')): pass", {("A", "read")}),

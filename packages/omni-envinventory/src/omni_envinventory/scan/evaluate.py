@@ -403,7 +403,7 @@ class Evaluator:
                 elif atom[0] == "env":
                     sinks.bulk(self, frame, "copy", frame.spot(node[2], node[3]), "read")
                     extra.add(("env", "copy"))
-                else:
+                elif atom != ("c", None):
                     complete = False
         return Value(frozenset({("dict", tuple(pairs), complete), *extra}))
 

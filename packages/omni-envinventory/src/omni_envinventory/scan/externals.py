@@ -211,6 +211,15 @@ def _sequence(ev: Evaluator, arguments: list[Value]) -> Value:
     return Value(frozenset(atoms), arguments[0].deps)
 
 
+def _from_keys(ev: Evaluator, frame: Frame, arguments: list[Value], named: dict[str, Value], spot: Spot) -> Value:
+    """``dict.fromkeys(names, value)``."""
+    atoms = arguments[0].atoms if arguments else frozenset()
+    content = arguments[1] if len(arguments) > 1 else of(("c", None))
+    keys = [key for atom in atoms if atom[0] == "seq" for key in atom[1]]
+    complete = bool(atoms) and all(atom[0] == "seq" and atom[2] for atom in atoms)
+    return Value(frozenset({("dict", tuple((key, content) for key in keys), complete)}))
+
+
 def _getattr(ev: Evaluator, frame: Frame, arguments: list[Value], named: dict[str, Value], spot: Spot) -> Value:
     from .attributes import attribute
 
@@ -313,6 +322,7 @@ def _eval(ev: Evaluator, frame: Frame, arguments: list[Value], named: dict[str, 
 Handler = Callable[["Evaluator", Frame, list[Value], dict[str, Value], Spot], Value]
 
 _HANDLERS: dict[str, Handler] = {
+    "builtins.dict.fromkeys": _from_keys,
     "builtins.getattr": _getattr,
     "builtins.__import__": _import,
     "importlib.import_module": _import,

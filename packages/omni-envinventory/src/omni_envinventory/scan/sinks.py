@@ -283,7 +283,11 @@ def child_environment(ev: Evaluator, frame: Frame, value: Value, sure: bool, spo
             for key, _ in atom[1]:
                 known = all(a[0] == "s" and re.fullmatch(r"[A-Z_][A-Z0-9_\0]*", a[1]) for a in key.atoms)
                 if sure or known:
-                    note(ev, frame, key, "write", "env=", spot)
+                    note(ev, frame, key.with_deps(key.deps | value.deps), "write", "env=", spot)
+            if sure and not atom[2]:
+                note(ev, frame, Value(UNKNOWN.atoms, value.deps), "write", "env=", spot)
+        elif sure and atom[0] in ("?", "um", "ext"):
+            note(ev, frame, Value(UNKNOWN.atoms, value.deps), "write", "env=", spot)
         elif atom[0] == "env" and atom[1] != "copy":
             bulk(ev, frame, "env=", spot, "handed to a child")
 
