@@ -19,8 +19,9 @@ from omni_shmring.errors import (
     TooManyReceiversError,
 )
 from omni_shmring.lease import Lease
+from omni_shmring.receiver import Received
 from omni_shmring.stats import EdgeStats, Stats
-from omni_shmring.transport import Received, Transport
+from omni_shmring.transport import Transport
 
 __all__ = [  # noqa: RUF022 (grouped by what a reader looks for)
     # transport

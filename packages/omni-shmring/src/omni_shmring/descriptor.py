@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 
 import msgspec
 
@@ -53,13 +54,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Descriptor).decode
 
 
-def edge_number(scope: str, source: str, dest: str, key: bytes) -> int:
-    """64 bits that stand for scope, source, destination and key."""
-    parts = (scope.encode(), source.encode(), dest.encode(), key)
+def edge_seed(scope: str, source: str, dest: str) -> int:
+    """64 bits that stand for scope, source and destination."""
     mixed = hashlib.blake2b(digest_size=8)
-    for part in parts:
+    for part in (scope.encode(), source.encode(), dest.encode()):
         mixed.update(len(part).to_bytes(4, "little") + part)
     return int.from_bytes(mixed.digest(), "little")
+
+
+def edge_number(seed: int, key: bytes) -> int:
+    """64 bits that stand for an edge and a key (a guard against mix-ups; the index compares the key itself)."""
+    return seed ^ zlib.crc32(key)
 
 
 def check(found: object) -> Descriptor:

@@ -76,15 +76,15 @@ class InRing:
     def open_segment(self, claim: Claim, key: bytes) -> Segment:
         """Map a claimed frame outside the ring. Raises DamagedError when it is not there as described."""
         segment = open_segment(
-            self._home.directory, self.name.segment(claim.place), layout.key_span(len(key)) + claim.nbytes
+            self._home.directory, self.name.segment(claim.body.place), layout.key_span(len(key)) + claim.body.nbytes
         )
         if segment is None:
-            raise DamagedError(self.channel, f"frame {claim.place} outside the ring is gone or has another size")
+            raise DamagedError(self.channel, f"frame {claim.body.place} outside the ring is gone or has another size")
         return segment
 
     def remove_segment(self, claim: Claim) -> None:
         """Remove a taken frame's file at once; the producer would, at its next sweep."""
-        unlink(self._home.directory, self.name.segment(claim.place))
+        unlink(self._home.directory, self.name.segment(claim.body.place))
 
     def tell_lingering(self) -> None:
         """Wake a producer that waits in close() for this."""
@@ -124,7 +124,8 @@ class Held:
 class Inbound:
     """Gets from one source. The caller holds the transport's receiving lock."""
 
-    def __init__(self, home: Home, source: str, dest_digest: str, channel: str) -> None:
+    def __init__(self, home: Home, source: str, dest_digest: str, channel: str, seed: int) -> None:
+        self.seed = seed
         self._home = home
         self._source_digest = names.digest(source)
         self._dest_digest = dest_digest
@@ -133,6 +134,7 @@ class Inbound:
         self._aside: set[str] = set()
         self._seen_rings = 0
         self._next_check_s = 0.0
+        self._report: DamagedError | None = None
 
     def take(self, key: bytes) -> Taken | None:
         """The message under ``key``, copied out; None when it is not there (yet).
@@ -159,11 +161,11 @@ class Inbound:
         ring, claim = found
         segment = None
         try:
-            if claim.kind == layout.IN_SEGMENT:
+            if claim.body.kind == layout.IN_SEGMENT:
                 segment = ring.open_segment(claim, key)
                 view = segment.view[layout.key_span(len(key)) :]
             else:
-                view = ring.mapping.view[claim.place : claim.place + claim.nbytes]
+                view = ring.mapping.view[claim.body.place : claim.body.place + claim.body.nbytes]
         except DamagedError:
             ring.reader.finish(claim, key)
             self._set_aside(ring)
@@ -190,14 +192,18 @@ class Inbound:
         """Whether a message under ``key`` may be there, without claiming it."""
         self._look_for_rings()
         for ring in self._rings:
-            ring.reader.poll()
+            try:
+                ring.reader.poll()
+            except DamagedError:
+                self._set_aside(ring)
+                raise
             if key in ring.reader.index:
                 return True
         return False
 
-    def pending_keys(self) -> int:
-        """How many keys this receiver knows of and has not asked for."""
-        return sum(len(ring.reader.index) for ring in self._rings)
+    def report_later(self, error: DamagedError) -> None:
+        """Raise this to whoever asks next: it was met where nobody could be told."""
+        self._report = error
 
     def let_go(self) -> None:
         """Unmap everything."""
@@ -206,6 +212,9 @@ class Inbound:
         self._rings.clear()
 
     def _find(self, key: bytes) -> tuple[InRing, Claim] | None:
+        if self._report is not None:
+            error, self._report = self._report, None
+            raise error
         while True:
             for ring in self._rings:
                 reader = ring.reader
@@ -260,14 +269,14 @@ class Inbound:
 
     def _copy(self, ring: InRing, claim: Claim, key: bytes) -> Taken:
         reader = ring.reader
-        outside = claim.kind == layout.IN_SEGMENT
+        outside = claim.body.kind == layout.IN_SEGMENT
         segment = None
         try:
             if outside:
                 segment = ring.open_segment(claim, key)
                 parts = copy_out(segment.view[layout.key_span(len(key)) :])
             else:
-                parts = copy_out(ring.mapping.view[claim.place : claim.place + claim.nbytes])
+                parts = copy_out(ring.mapping.view[claim.body.place : claim.body.place + claim.body.nbytes])
         except (DamagedError, DecodeError) as error:
             reader.finish(claim, key)
             self._set_aside(ring)
@@ -285,7 +294,7 @@ class Inbound:
             ring.remove_segment(claim)
         if reader.lingering:
             ring.tell_lingering()
-        return Taken(parts, claim.nbytes, outside)
+        return Taken(parts, claim.body.nbytes, outside)
 
     def _look_for_rings(self) -> bool:
         """Attach to rings that have appeared since the last look; True when there was reason to look."""

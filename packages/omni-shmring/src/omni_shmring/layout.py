@@ -147,15 +147,17 @@ def mark_holds(mark: int) -> bool:
     return (mark >> 8) % 251 == mark & 0xFF
 
 
-@dataclass(slots=True)
 class Body:
     """What a slot says about its publication."""
 
-    previous: int
-    place: int
-    nbytes: int
-    kind: int
-    key_bytes: int
+    __slots__ = ("key_bytes", "kind", "nbytes", "place", "previous")
+
+    def __init__(self, previous: int, place: int, nbytes: int, kind: int, key_bytes: int) -> None:
+        self.previous = previous
+        self.place = place
+        self.nbytes = nbytes
+        self.kind = kind
+        self.key_bytes = key_bytes
 
 
 def pack_body(mark: int, previous: int, place: int, nbytes: int, kind: int, key: bytes) -> bytes:

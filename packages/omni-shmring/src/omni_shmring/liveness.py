@@ -8,6 +8,7 @@ own; its instances are known by their number, half of which says which process t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import functools
 import hashlib
@@ -17,6 +18,8 @@ import struct
 from typing import Self
 
 from omni_shmring import forks, names
+from omni_shmring.errors import NoSpaceError
+from omni_shmring.mapping import room_bytes
 
 _FLOCK = struct.Struct("hhqqi4x")
 _ASK = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
@@ -52,13 +55,21 @@ class Life:
     """This process's own life file: locked before it gets its name, unlocked by the kernel when the process ends."""
 
     def __init__(self, directory: int, stage: str, instance: int, note: bytes) -> None:
+        """Begin to live; ``note`` is for people. Raises NoSpaceError."""
         self.name = names.life_file(stage, instance)
         scratch = names.scratch_file(instance, "life")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(scratch, flags, 0o600, dir_fd=directory)
-        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        os.write(self._fd, note)
-        os.rename(scratch, self.name, src_dir_fd=directory, dst_dir_fd=directory)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.write(self._fd, note)
+            os.rename(scratch, self.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError as error:
+            self.close()
+            os.unlink(scratch, dir_fd=directory)
+            if error.errno == errno.ENOSPC:
+                raise NoSpaceError("a life file", len(note), room_bytes(directory)) from None
+            raise
 
     def close(self) -> None:
         """Stop living."""

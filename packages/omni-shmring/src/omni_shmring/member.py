@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 
 import msgspec
@@ -20,9 +19,10 @@ class Member:
 
     def __init__(self, root: str, scope: str, stage: str) -> None:
         """Join. Raises ScopeError, NoSpaceError, TooManyReceiversError."""
+        self.scope = scope
+        self.stage = stage
         self.stage_digest = names.digest(stage)
         self.instance = new_instance()
-        self._sleeping = threading.Lock()
         note = msgspec.json.encode({"stage": stage, "scope": scope, "pid": os.getpid(), "opened": time.time()})
         while True:
             self._scope = ScopeDirectory(root, scope)
@@ -44,7 +44,11 @@ class Member:
             for name in scope.leftovers():
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=scope.fd)
-        self._life = Life(scope.fd, self.stage_digest, self.instance, note)
+        try:
+            self._life = Life(scope.fd, self.stage_digest, self.instance, note)
+        except BaseException:
+            scope.reap()  # with nobody in it, the directory goes as well
+            raise
         inbox = None
         try:
             inbox = Inbox(scope.fd, self.stage_digest, self.instance)

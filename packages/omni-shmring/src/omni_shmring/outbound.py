@@ -17,6 +17,9 @@ from omni_shmring.writer import Publication, RingWriter
 
 log = logging.getLogger("omni_shmring")
 
+INDEX_FROM = 32
+"""From how many pending messages on their keys are indexed by request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -98,12 +101,14 @@ class Outbound:
         self,
         directory: int,
         route: Route,
+        seed: int,
         instance: int,
         ring_bytes: int,
         lives: Callable[[int], bool],
         counters: Counters,
     ) -> None:
         self.route = route
+        self.seed = seed
         self._directory = directory
         self._instance = instance
         self._ring_bytes = ring_bytes
@@ -114,6 +119,7 @@ class Outbound:
         self.inbox = Inbox(directory, route.dest_digest, instance)
         self._pending: dict[bytes, tuple[OutRing, Publication]] = {}
         self._chunks_of: dict[bytes, dict[bytes, None]] = {}
+        self._indexed = False
         self._draining: list[OutRing] = []
         try:
             self.ring = self._open_ring()
@@ -162,12 +168,8 @@ class Outbound:
             counters.retired += 1
         writer.commit(publication)
         self._pending[key] = (ring, publication)
-        prefix = key.rstrip(names.DIGITS)
-        group = self._chunks_of.get(prefix)
-        if group is None:
-            self._chunks_of[prefix] = {key: None}
-        else:
-            group[key] = None
+        if self._indexed or len(self._pending) > INDEX_FROM:
+            self._index(key)
         self.inbox.ring()
         counters.puts += 1
         counters.put_bytes += nbytes
@@ -187,11 +189,12 @@ class Outbound:
 
     def cancel_prefix(self, prefix: bytes) -> int:
         """Retire the keys that are ``prefix`` and then digits only; how many of them nobody got."""
-        group = self._chunks_of.get(prefix.rstrip(names.DIGITS))
-        if group is None:
-            return 0
+        keys = self._chunks_of.get(prefix.rstrip(names.DIGITS), {}) if self._indexed else self._pending
         shortest = len(prefix) + 1
-        return sum([self.cancel(key) for key in list(group) if len(key) >= shortest and key.startswith(prefix)])
+        chunks = [key for key in keys if len(key) >= shortest and key.startswith(prefix)]
+        if not self._indexed:
+            chunks = [key for key in chunks if not key[len(prefix) :].strip(names.DIGITS)]
+        return sum([self.cancel(key) for key in chunks])
 
     def sweep(self) -> None:
         """Take note of everything that receivers finished."""
@@ -231,7 +234,7 @@ class Outbound:
         for ring in (self.ring, *self._draining):
             ring.writer.words[layout.W_LINGER] = int(on)
 
-    def drained_address(self) -> tuple[int, int]:
+    def drained_word(self) -> tuple[int, int]:
         """(address, value) of the word that changes when a receiver takes something while this side lingers."""
         return self.ring.mapping.address + 8 * layout.W_DRAINED, self.ring.writer.words[layout.W_DRAINED] & 0xFFFFFFFF
 
@@ -332,14 +335,25 @@ class Outbound:
             self._remove_segment(found[0], publication)
             self._forget(publication.key)
 
+    def _index(self, key: bytes) -> None:
+        """Keep keys by what precedes their last digits, so that a request's chunks are found without a search.
+
+        Only while many are pending: few are searched faster than they are indexed.
+        """
+        for each in (key,) if self._indexed else self._pending:
+            self._chunks_of.setdefault(each.rstrip(names.DIGITS), {})[each] = None
+        self._indexed = True
+
     def _forget(self, key: bytes) -> None:
         self._pending.pop(key, None)
-        prefix = key.rstrip(names.DIGITS)
-        group = self._chunks_of.get(prefix)
-        if group is not None:
-            group.pop(key, None)
-            if not group:
-                del self._chunks_of[prefix]
+        if self._indexed:
+            prefix = key.rstrip(names.DIGITS)
+            group = self._chunks_of.get(prefix)
+            if group is not None:
+                group.pop(key, None)
+                if not group:
+                    del self._chunks_of[prefix]
+            self._indexed = bool(self._pending)
 
     def _remove_segment(self, ring: OutRing, publication: Publication) -> None:
         if publication.kind == layout.IN_SEGMENT:

@@ -16,25 +16,27 @@ at the same busy words, so it never reuses memory that somebody copies from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import numpy as np
 
 from omni_shmring import layout
 from omni_shmring.errors import DamagedError
 from omni_shmring.fences import full_fence, order_fence
 
 
-@dataclass(slots=True)
 class Claim:
-    """A publication that this receiver alone holds until it finishes or steps back."""
+    """A publication that this receiver alone holds until it finishes or steps back.
 
-    mark: int
-    kind: int
-    place: int
-    """Offset of the frame in the ring's memory, or the number of its segment."""
-    nbytes: int
-    claims: memoryview
-    claim_at: int
-    previous_claim: int
+    ``body.place`` is the offset of its frame in the ring's memory, or the number of its segment.
+    """
+
+    __slots__ = ("at", "body", "claims", "mark")
+
+    def __init__(self, mark: int, body: layout.Body, claims: memoryview, at: int) -> None:
+        self.mark = mark
+        self.body = body
+        self.claims = claims
+        self.at = at
 
 
 class RingReader:
@@ -72,8 +74,9 @@ class RingReader:
         self.name = name
         self.words = words = view.cast("Q")
         self.geometry = self._check_header()
+        self._first = self.geometry.slots
         self.instance = words[layout.W_INSTANCE]
-        self.index: dict[bytes, int] = {}
+        self.index: dict[bytes, tuple[int, layout.Body]] = {}
         self._entry = layout.W_BUSY + entry
         self._taken = layout.W_TAKEN + entry
         self._receivers = receivers
@@ -113,14 +116,25 @@ class RingReader:
             self._order()
         if not layout.mark_holds(head) or layout.mark_number(head) <= layout.mark_number(self._seen):
             raise DamagedError(self.name, f"its head word {head:#x} cannot follow {self._seen:#x}")
-        seen, walk, new = layout.mark_number(self._seen), head, []
+        seen = layout.mark_number(self._seen)
+        found = self._read(head)
+        if found is not None and found[0].previous == self._seen:
+            # The usual case: one new publication.
+            self.index[found[1]] = (head, found[0])
+            self._seen = head
+            if len(self.index) > self._prune_at:
+                self._prune()
+            return True
+        new: list[tuple[bytes, tuple[int, layout.Body]]] = []
+        walk = head
         while layout.mark_number(walk) > seen:
-            found = self._read(walk)
             if found is None:
-                new = sorted(self._scan(seen), key=lambda item: item[1])
+                new = sorted(self._scan(seen), key=lambda item: item[1][0])
                 break
-            new.append((found[1], walk))
+            new.append((found[1], (walk, found[0])))
             walk = found[0].previous
+            if layout.mark_number(walk) > seen:
+                found = self._read(walk)
         else:
             new.reverse()
         self.index.update(new)
@@ -131,17 +145,17 @@ class RingReader:
 
     def claim(self, key: bytes) -> Claim | None:
         """Take hold of the publication under ``key``; None when there is none to be had now."""
-        mark = self.index.get(key)
-        return None if mark is None else self.claim_mark(key, mark)
+        found = self.index.get(key)
+        return None if found is None else self.claim_mark(key, *found)
 
-    def claim_mark(self, key: bytes, mark: int) -> Claim | None:
+    def claim_mark(self, key: bytes, mark: int, body: layout.Body) -> Claim | None:
         """Take hold of one exact publication; None when it is gone or another receiver is at it."""
         words, me = self.words, self._entry
-        slot = layout.mark_slot(mark)
-        chunk = self._chunk(slot)
+        slot = mark >> 8 & layout.MAX_SLOTS - 1
+        chunk = self._chunks[0] if slot < self._first else self._chunk(slot)
         if chunk is None:
             return None
-        view, chunk_words, index, base = chunk
+        _, chunk_words, index, base = chunk
         words[me] = mark
         self._fence()
         count = self._receivers()
@@ -154,47 +168,33 @@ class RingReader:
         previous = chunk_words[at]
         if self._order is not None:
             self._order()
-        gone = previous == layout.CONSUMED or chunk_words[index.marks + slot - base] != mark
-        if gone:
+        if previous == layout.CONSUMED or chunk_words[index.marks + slot - base] != mark:
             words[me] = 0
-            if self.index.get(key) == mark:
-                del self.index[key]
+            self._forget(key, mark)
             return None
         if previous != layout.UNCLAIMED and self._instance_lives(previous):
             words[me] = 0
             return None
-        try:
-            body = self._body(view, index.bodies + (slot - base) * layout.BODY_BYTES, mark, key)
-        except BaseException:
-            words[me] = 0
-            raise
-        if body is None:
-            words[me] = 0
-            return None
-        place = body.place
-        if body.kind == layout.IN_RING:
-            place += self.geometry.data_offset + layout.key_span(body.key_bytes)
-        return Claim(mark, body.kind, place, body.nbytes, chunk_words, at, previous)
+        return Claim(mark, body, chunk_words, at)
 
     def claim_exact(self, key: bytes, mark: int) -> Claim | None:
         """Take hold of the publication a descriptor names; None when it is gone, taken, or of another key."""
         if not layout.mark_holds(mark) or self._chunk(layout.mark_slot(mark)) is None:
             return None
         found = self._read(mark)
-        return self.claim_mark(key, mark) if found is not None and found[1] == key else None
+        return self.claim_mark(key, mark, found[0]) if found is not None and found[1] == key else None
 
     def finish(self, claim: Claim, key: bytes) -> None:
         """The frame has been copied: nobody else gets it, and its space goes back to the producer."""
         if self._order is not None:
             self._order()
-        claim.claims[claim.claim_at] = layout.CONSUMED
+        claim.claims[claim.at] = layout.CONSUMED
         if self._order is not None:
             self._order()
         words = self.words
         words[self._entry] = 0
         words[self._taken] += 1
-        if self.index.get(key) == claim.mark:
-            del self.index[key]
+        self._forget(key, claim.mark)
 
     def step_back(self, claim: Claim) -> None:
         """Leave the publication to whoever asks next."""
@@ -202,17 +202,16 @@ class RingReader:
 
     def hold(self, claim: Claim, instance: int) -> None:
         """Turn a claim into a lease of ``instance``: it outlasts this call, not its holder."""
-        claim.claims[claim.claim_at] = instance
+        claim.claims[claim.at] = instance
         if self._order is not None:
             self._order()
         self.words[self._entry] = 0
 
     def release(self, claim: Claim, key: bytes) -> None:
         """End a lease: the frame counts as taken."""
-        claim.claims[claim.claim_at] = layout.CONSUMED
+        claim.claims[claim.at] = layout.CONSUMED
         self.words[self._taken] += 1
-        if self.index.get(key) == claim.mark:
-            del self.index[key]
+        self._forget(key, claim.mark)
 
     def close_views(self) -> None:
         """Let go of the memory, so that its mapping can be closed; leases keep their own."""
@@ -271,9 +270,14 @@ class RingReader:
             key is not None
             and written == mark
             and check == layout.body_check(mark, body, key)
-            and layout.mark_number(body.previous) < layout.mark_number(mark)
+            and body.previous >> 26 < mark >> 26
         )
         if sound and key is not None:
+            if body.kind == layout.IN_RING:
+                end = body.place + layout.key_span(body.key_bytes) + body.nbytes
+                if end > self.geometry.data_bytes:
+                    raise DamagedError(self.name, f"a frame ends at {end:,} in a ring of {self.geometry.data_bytes:,}")
+                body.place += self.geometry.data_offset + layout.key_span(body.key_bytes)
             return body, key
         if self._order is not None:
             self._order()
@@ -281,23 +285,12 @@ class RingReader:
             return None  # recycled while we read it
         raise DamagedError(self.name, f"the index entry of publication {layout.mark_number(mark)} fails its check")
 
-    def _body(self, view: memoryview, offset: int, mark: int, key: bytes) -> layout.Body | None:
-        """The body of a claimed publication, held to its key and to the memory's limits."""
-        written, body, check = layout.unpack_body(view, offset)
-        if check != layout.body_check(mark, body, key) or written != mark:
-            if body.key_bytes == len(key) and written == mark:
-                raise DamagedError(
-                    self.name, f"the index entry of publication {layout.mark_number(mark)} fails its check"
-                )
-            raise DamagedError(self.name, f"publication {layout.mark_number(mark)} is not the one its slot describes")
-        room = self.geometry.data_bytes
-        if body.kind == layout.IN_RING and body.place + layout.key_span(len(key)) + body.nbytes > room:
-            raise DamagedError(
-                self.name, f"a frame of {body.nbytes:,} bytes at {body.place:,} leaves the ring of {room:,}"
-            )
-        return body
+    def _forget(self, key: bytes, mark: int) -> None:
+        found = self.index.get(key)
+        if found is not None and found[0] == mark:
+            del self.index[key]
 
-    def _scan(self, seen: int) -> Iterator[tuple[bytes, int]]:
+    def _scan(self, seen: int) -> Iterator[tuple[bytes, tuple[int, layout.Body]]]:
         """Every standing publication after number ``seen``, from the whole index."""
         number = 0
         while True:
@@ -306,18 +299,20 @@ class RingReader:
             if chunk is None:
                 return
             _, chunk_words, index, _ = chunk
-            for mark in chunk_words[index.marks : index.marks + index.slots].tolist():
-                if mark and layout.mark_number(mark) > seen:
-                    if not layout.mark_holds(mark):
-                        raise DamagedError(self.name, f"the mark {mark:#x} in its index fails its check")
-                    found = self._read(mark)
-                    if found is not None:
-                        yield found[1], mark
+            marks = np.asarray(chunk_words[index.marks : index.marks + index.slots])
+            later = marks[marks >= np.uint64(seen + 1 << 26)].tolist()
+            del marks
+            for mark in later:
+                if not layout.mark_holds(mark):
+                    raise DamagedError(self.name, f"the mark {mark:#x} in its index fails its check")
+                found = self._read(mark)
+                if found is not None:
+                    yield found[1], (mark, found[0])
             number += 1
 
     def _prune(self) -> None:
         """Forget keys whose publication is gone, so that what nobody asks for does not pile up here."""
-        for key, mark in list(self.index.items()):
+        for key, (mark, _) in list(self.index.items()):
             chunk = self._chunk(layout.mark_slot(mark))
             if chunk is None or chunk[1][chunk[2].marks + layout.mark_slot(mark) - chunk[3]] != mark:
                 del self.index[key]

@@ -25,29 +25,31 @@ def write(directory: int, name: str, buffers: Sequence[memoryview], nbytes: int)
         NoSpaceError: there is no room; nothing is left behind.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    written = 0
     try:
         fd = os.open(name, flags, 0o600, dir_fd=directory)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
+        try:
+            _write_all(fd, list(buffers))
+        except BaseException:
+            unlink(directory, name)
             raise
-        raise NoSpaceError("a frame outside the ring", nbytes, room_bytes(directory)) from None
-    try:
-        rest = list(buffers)
-        while rest:
-            done = os.pwritev(fd, rest[:_MAX_BUFFERS], written)
-            written += done
-            while rest and done >= len(rest[0]):
-                done -= len(rest.pop(0))
-            if done:
-                rest[0] = rest[0][done:]
+        finally:
+            os.close(fd)
     except OSError as error:
-        unlink(directory, name)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
             raise
+        # Asked now that the file is closed and gone: what it had taken is room again.
         raise NoSpaceError("a frame outside the ring", nbytes, room_bytes(directory)) from None
-    finally:
-        os.close(fd)
+
+
+def _write_all(fd: int, rest: list[memoryview]) -> None:
+    written = 0
+    while rest:
+        done = os.pwritev(fd, rest[:_MAX_BUFFERS], written)
+        written += done
+        while rest and done >= len(rest[0]):
+            done -= len(rest.pop(0))
+        if done:
+            rest[0] = rest[0][done:]
 
 
 class Segment:

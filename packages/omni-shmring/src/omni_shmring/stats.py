@@ -19,6 +19,7 @@ class Counters:
     get_bytes: int = 0
     ring_gets: int = 0
     segment_gets: int = 0
+    leases: int = 0
     refusals: int = 0
     retired: int = 0
     cancelled: int = 0
@@ -67,6 +68,7 @@ class Stats:
     get_bytes: int
     ring_gets: int
     segment_gets: int
+    leases: int
     refusals: int
     retired: int
     cancelled: int

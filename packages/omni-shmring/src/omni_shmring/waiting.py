@@ -44,42 +44,44 @@ class LoopWaiters:
         self._waits: dict[asyncio.Future[None], tuple[str, bytes]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def changed(self, source: str, key: bytes, timeout_s: float | None) -> None:
-        """Sleep until a message under the key may be there, the timeout has passed, or for no reason.
-
-        Arm the inbox and look once more before awaiting this.
-        """
+    def enter(self, source: str, key: bytes) -> asyncio.Future[None]:
+        """Take part, before arming the inbox: the first wait opens the FIFO and puts it into its loop."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waits[future] = (source, key)
-        handle = None if timeout_s is None else loop.call_later(timeout_s, _resolve, future)
-        try:
-            await future
-        finally:
-            if handle is not None:
-                handle.cancel()
-            del self._waits[future]
-
-    def enter(self) -> None:
-        """Take part in the FIFO before arming; the first wait opens it and puts it into its loop."""
         if self._fd < 0:
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(self._name, 0o600, dir_fd=self._directory)
             flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(self._name, flags, dir_fd=self._directory)
         if self._owner is None or self._owner.is_closed():
-            self._owner = asyncio.get_running_loop()
-            self._owner.add_reader(self._fd, self._readable)
-            self._timer = self._owner.call_later(RECHECK_S, self._recheck)
+            self._owner = loop
+            loop.add_reader(self._fd, self._readable)
+            self._timer = loop.call_later(RECHECK_S, self._recheck)
             self._inbox.use_pipe(self._entry, True)
+        future: asyncio.Future[None] = loop.create_future()
+        self._waits[future] = (source, key)
+        return future
+
+    async def changed(self, future: asyncio.Future[None], timeout_s: float | None) -> None:
+        """Sleep until a message under the key may be there, the timeout has passed, or for no reason."""
+        handle = None if timeout_s is None else future.get_loop().call_later(timeout_s, _resolve, future)
+        try:
+            await future
+        finally:
+            if handle is not None:
+                handle.cancel()
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        """This wait sleeps no longer."""
+        self._waits.pop(future, None)
 
     def leave(self) -> None:
         """The counterpart of :meth:`enter`: the last wait of the owning loop takes the FIFO out of it."""
-        owner = self._owner
-        if owner is None or any(future.get_loop() is owner for future in self._waits):
+        loop = asyncio.get_running_loop()
+        if self._owner is not loop or any(future.get_loop() is loop for future in self._waits):
             return
-        self._inbox.use_pipe(self._entry, False)
-        self._release(owner)
+        self._release(loop)
+        if self._fd >= 0:
+            self._inbox.use_pipe(self._entry, False)
         # Waits of other loops go on: the next one to wake takes the FIFO over.
         self._wake_all()
 

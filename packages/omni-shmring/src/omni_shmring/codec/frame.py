@@ -12,7 +12,7 @@ import ctypes
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from omni_shmring.errors import DecodeError
 from omni_shmring.layout import ALIGN, PAGE, align
@@ -107,32 +107,42 @@ class Frame:
         return found
 
 
-@dataclass(slots=True)
 class Parts:
-    """A frame as the receiver holds it: its own copies (or, in a lease, views of the shared memory)."""
+    """A frame as the receiver holds it: its own copies (or, in a lease, views of the shared memory).
 
-    meta: memoryview
-    small: Buffer
-    small_at: int
-    """Where the small area begins in ``small``."""
-    small_bytes: int
-    large: Sequence[Buffer]
-    read_only: bool = False
+    The small area is ``small[small_at : small_at + small_bytes]``.
+    """
+
+    __slots__ = ("large", "meta", "read_only", "small", "small_at", "small_bytes")
+
+    def __init__(
+        self,
+        meta: memoryview,
+        small: Buffer,
+        small_at: int,
+        small_bytes: int,
+        large: Sequence[Buffer],
+        read_only: bool = False,
+    ) -> None:
+        self.meta = meta
+        self.small = small
+        self.small_at = small_at
+        self.small_bytes = small_bytes
+        self.large = large
+        self.read_only = read_only
 
 
 Buffer = bytearray | memoryview
 
 
-@dataclass(slots=True)
-class Outline:
-    """Where the parts of a frame stand in it."""
+class Outline(NamedTuple):
+    """Where the parts of a frame stand in it; ``large`` has offset and size of each."""
 
     meta_at: int
     meta_end: int
     small_at: int
     small_bytes: int
     large: list[tuple[int, int]]
-    """Offset and size of each."""
 
 
 def parse(view: memoryview) -> Outline:
@@ -171,15 +181,14 @@ def parse(view: memoryview) -> Outline:
 
 def copy_out(view: memoryview) -> Parts:
     """Copy a frame out of shared memory into allocations of the receiver's own. Raises DecodeError like parse."""
-    found = parse(view)
-    copies = [bytearray(view[at : at + size]) for at, size in found.large]
-    small_end = found.small_at + found.small_bytes
+    meta_at, meta_end, small_at, small_bytes, large = parse(view)
+    copies = [bytearray(view[at : at + size]) for at, size in large] if large else large
+    small_end = small_at + small_bytes
     if small_end <= ONE_COPY_BYTES:
         whole = bytearray(view[:small_end])
-        meta = memoryview(whole)[found.meta_at : found.meta_end]
-        return Parts(meta, whole, found.small_at, found.small_bytes, copies)
-    meta = memoryview(bytearray(view[found.meta_at : found.meta_end]))
-    return Parts(meta, bytearray(view[found.small_at : small_end]), 0, found.small_bytes, copies)
+        return Parts(memoryview(whole)[meta_at:meta_end], whole, small_at, small_bytes, copies)  # type: ignore[arg-type]
+    meta = memoryview(bytearray(view[meta_at:meta_end]))
+    return Parts(meta, bytearray(view[small_at:small_end]), 0, small_bytes, copies)  # type: ignore[arg-type]
 
 
 def look_at(view: memoryview) -> Parts:
