@@ -117,7 +117,7 @@ def rendered(
             "output_audio_format": beta[session.output.encoding],
             "input_audio_transcription": {"model": "whisper-tiny.en"},
             "turn_detection": detection,
-            "temperature": options.temperature if options.temperature is not None else 0.8,
+            "temperature": options.temperature,
             "max_response_output_tokens": bound,
         }
     return common | {
