@@ -23,13 +23,13 @@ def listing(engine: Engine) -> dict[str, Any]:
 
 
 def chosen(engine: Engine, asked: str | None, kinds: Sequence[str]) -> str:
-    """The model a request gets: the one it names, or the only sensible one.
+    """The model a request gets: the one it names, or the first of the first kind there is.
 
     Raises:
         UnsupportedError: The deployment has no model of that kind.
         WireError: It has, but none of that name.
     """
-    fitting = [model.id for model in engine.models() if model.kind in kinds]
+    fitting = [model.id for kind in kinds for model in engine.models() if model.kind == kind]
     if not fitting:
         raise UnsupportedError(f"this deployment has no {' or '.join(kinds)} model", field="model")
     if asked is None:

@@ -16,7 +16,7 @@ from omni_serve.api.realtime.dialect import BETA_SUBPROTOCOL, dialect_of
 from omni_serve.api.realtime.live import LiveSession
 from omni_serve.api.settings import ApiSettings
 from omni_serve.contract import Engine
-from omni_serve.errors import ServeError
+from omni_serve.errors import OverloadedError, ServeError, StageUnavailableError
 
 log = logging.getLogger("omni_serve.api")
 
@@ -58,7 +58,8 @@ class RealtimeEndpoint:
             try:
                 await live.start()
             except ServeError as error:
-                await _refuse(socket, "session_refused", str(error), TRY_LATER)
+                later = isinstance(error, OverloadedError | StageUnavailableError)
+                await _refuse(socket, "session_refused", str(error), TRY_LATER if later else POLICY)
                 return
         await self._attend(socket, live)
 
