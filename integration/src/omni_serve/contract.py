@@ -68,7 +68,10 @@ class ReplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class StageMetrics:
-    """Timing of one stage's share of a reply, in milliseconds, in the names that benchmarks read."""
+    """Timing of one stage's share of a reply, in milliseconds, in the names that benchmarks read.
+
+    ``num_tokens_out`` counts the tokens that were timed: n of them have n - 1 ``itls_ms``. 0 for stages without tokens.
+    """
 
     num_tokens_out: int
     ttft_ms: float | None = None
@@ -158,6 +161,7 @@ class ReplyDone:
     reason: str | None = None
     tokens_in: int = 0
     stages: Mapping[str, StageMetrics] = field(default_factory=dict)
+    tokens_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

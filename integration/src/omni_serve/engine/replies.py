@@ -58,7 +58,7 @@ class Reply:
             found[MIND] = mind_metrics(self.text_done)
         if self.sound_done is not None:
             done = self.sound_done
-            found[MOUTH] = StageMetrics(done.clauses, ttft_ms=done.ttft_ms, busy_ms=done.busy_ms)
+            found[MOUTH] = StageMetrics(0, ttft_ms=done.ttft_ms, busy_ms=done.busy_ms)
         if self.ear is not None:
             found[EAR] = self.ear
         return found
@@ -76,14 +76,19 @@ class Reply:
             reason,
             0 if counts is None else counts.tokens_in,
             self.stages(),
+            0 if counts is None else counts.tokens_out,
         )
 
 
 def mind_metrics(done: TextDone) -> StageMetrics:
-    """The language model's timing in the names that benchmarks read."""
+    """The language model's timing in the names that benchmarks read.
+
+    The count is of the tokens that were timed, those with text: n of them have n - 1 intervals between them, which is
+    what a benchmark holds a server to. The end-of-turn token is in the usage, and has no time that anybody could see.
+    """
     itls = tuple(done.itls_ms)
     return StageMetrics(
-        done.tokens_out,
+        0 if done.ttft_ms is None else len(itls) + 1,
         ttft_ms=done.ttft_ms,
         tpot_ms=statistics.fmean(itls) if itls else None,
         itls_ms=itls,

@@ -300,7 +300,7 @@ class EngineSession:
         if over.by_hand or detection is None or not detection.create_response:
             self._outbox.emit(Listening(over.turn, "not_requested"))
             return
-        self._speaking.ear = StageMetrics(len(text.split()), busy_ms=message.busy_ms)
+        self._speaking.ear = StageMetrics(0, busy_ms=message.busy_ms)
         self._answer(over.turn)
 
     def _answer(self, turn: str) -> None:

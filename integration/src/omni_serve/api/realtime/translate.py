@@ -283,7 +283,7 @@ def _details(done: ReplyDone) -> Wire:
 
 
 def _usage(done: ReplyDone) -> Wire:
-    tokens_out = done.stages["0"].num_tokens_out if "0" in done.stages else 0
+    tokens_out = done.tokens_out
     return {
         "total_tokens": done.tokens_in + tokens_out,
         "input_tokens": done.tokens_in,
