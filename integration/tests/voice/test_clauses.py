@@ -35,6 +35,15 @@ def test_an_abbreviation_does_not_end_a_sentence(text: str) -> None:
     assert not any(clause.endswith(("Dr.", "J.", "e.g.")) for clause in split(text))
 
 
+def test_a_long_first_clause_is_cut_where_one_takes_a_breath_and_a_short_one_is_not() -> None:
+    splitter = ClauseSplitter()
+    assert splitter.push("Boiling an egg is a simple process") == []
+    assert splitter.push(" that takes") == ["Boiling an egg"]
+    assert splitter.push(" ten minutes in water and then some more of it.") == [], "later clauses are left whole"
+    assert split("The moon is a celestial body that orbits the Earth.", 1)[0] == "The moon is a celestial body"
+    assert split("The capital of Italy is Rome. It is old.") == ["The capital of Italy is Rome.", "It is old."]
+
+
 def test_punctuation_alone_is_not_spoken() -> None:
     assert split("... !!! \n\n — ") == []
 
