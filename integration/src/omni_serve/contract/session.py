@@ -1,27 +1,12 @@
-"""What the API asks of the engine and what the engine answers: the one seam between the two.
-
-The API turns wire events and HTTP bodies into these calls; the engine turns them into work for its stages. Neither
-knows the other's inside. Audio is mono signed 16-bit: 16 kHz on the way in, 24 kHz on the way out.
-"""
+"""One realtime conversation: its settings, what happens in it, and what may be asked of it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-INPUT_RATE_HZ = 16_000
-OUTPUT_RATE_HZ = 24_000
-
-Pcm = NDArray[np.int16]
-"""Shape (samples,), mono."""
-
-Role = Literal["system", "user", "assistant"]
-Modality = Literal["text", "audio"]
-ReplyStatus = Literal["completed", "cancelled", "failed", "incomplete"]
+from omni_serve.contract.audio import Modality, Pcm, ReplyStatus, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,147 +222,4 @@ class Session(Protocol):
 
     async def close(self) -> None:
         """Free everything the session holds in every stage. Idempotent."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a chat."""
-
-    role: Role
-    content: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """A text completion over a conversation. ``seed``: −2⁶³…2⁶³−1; ``max_tokens`` ≥ 1."""
-
-    messages: tuple[Message, ...]
-    model: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ChatPiece:
-    """A piece of a completion; the last one has a ``finish_reason`` and the counts."""
-
-    text: str
-    finish_reason: Literal["stop", "length"] | None = None
-    tokens_in: int = 0
-    tokens_out: int = 0
-    metrics: StageMetrics | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """Speech as text. ``segments``: (start_s, end_s, text)."""
-
-    text: str
-    duration_s: float
-    language: str
-    segments: tuple[tuple[float, float, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MediaRequest:
-    """A diffusion request; None leaves the pipeline's own default."""
-
-    prompt: str
-    model: str | None = None
-    negative_prompt: str | None = None
-    width: int | None = None
-    height: int | None = None
-    num_frames: int | None = None
-    audio_length_s: float | None = None
-    audio_start_s: float | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    seed: int | None = None
-    count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class MediaResult:
-    """What a diffusion stage made.
-
-    Attributes:
-        kind: image (count, height, width, 3) uint8; audio (count, samples, channels) float32 in −1…1;
-            video (count, frames, height, width, 3) uint8.
-        data: The array.
-        rate: Samples per second of audio, frames per second of video, 0 for images.
-        seeds: The seed of each item, so that a caller can ask for it again.
-    """
-
-    kind: Literal["image", "audio", "video"]
-    data: NDArray[np.generic]
-    rate: float
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """A model a client may name."""
-
-    id: str
-    kind: Literal["voice", "text", "speech", "transcription", "image", "audio", "video"]
-    stage: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageHealth:
-    """One stage's state: live and wanted replicas, restarts so far, and what it is doing when it is not live."""
-
-    stage: str
-    live: int
-    wanted: int
-    restarts: int
-    asleep: bool
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The deployment's state. ``ready`` is false when a needed stage has no live replica."""
-
-    ready: bool
-    draining: bool
-    stages: tuple[StageHealth, ...]
-
-
-class Engine(Protocol):
-    """The running deployment, as the API sees it.
-
-    Every call may raise OverloadedError, StageUnavailableError, UnsupportedError (no stage of that kind),
-    InvalidRequestError or DeadlineError. Closing an iterator cancels its request end to end.
-    """
-
-    def models(self) -> Sequence[ModelInfo]: ...
-
-    def health(self) -> Health: ...
-
-    def metrics_text(self) -> bytes:
-        """Prometheus exposition text of everything the engine counts."""
-        ...
-
-    async def open_session(self, options: SessionOptions) -> Session: ...
-
-    async def transcribe(self, pcm: Pcm, *, language: str | None = None) -> Transcript: ...
-
-    def chat(self, request: ChatRequest) -> AsyncIterator[ChatPiece]: ...
-
-    def synthesize(self, text: str, *, speed: float = 1.0) -> AsyncIterator[Pcm]: ...
-
-    async def generate(self, request: MediaRequest) -> MediaResult: ...
-
-    async def sleep(self, stages: Sequence[str], level: int) -> None:
-        """Put stages to sleep (empty: all). A bad id raises InvalidRequestError before anything changes; a stage
-        without support raises UnsupportedError."""
-        ...
-
-    async def wake(self, stages: Sequence[str]) -> None:
-        """Wake stages (empty: all that sleep). A failed wake keeps the set of sleeping stages as it was."""
         ...
