@@ -45,7 +45,7 @@ class RingReader:
     Args:
         view: The ring's memory.
         name: The channel's name, for errors.
-        entry: This receiver's entry in its stage's inbox.
+        entry: This receiver's entry in its stage's inbox; None to look only, without a claim ever.
         receivers: How many entries of the inbox have ever been used.
         chunk: Gives the memory of a further part of the index; None when it is not there.
         segment_key: Reads the first bytes of a segment (number, length), where a long key stands.
@@ -63,7 +63,7 @@ class RingReader:
         view: memoryview,
         name: str,
         *,
-        entry: int,
+        entry: int | None,
         receivers: Callable[[], int],
         chunk: Callable[[int], memoryview | None],
         segment_key: Callable[[int, int], bytes | None],
@@ -77,8 +77,8 @@ class RingReader:
         self._first = self.geometry.slots
         self.instance = words[layout.W_INSTANCE]
         self.index: dict[bytes, tuple[int, layout.Body]] = {}
-        self._entry = layout.W_BUSY + entry
-        self._taken = layout.W_TAKEN + entry
+        self._entry = layout.W_BUSY + (entry or 0)
+        self._taken = layout.W_TAKEN + (entry or 0)
         self._receivers = receivers
         self._chunk_view = chunk
         self._segment_key = segment_key
@@ -91,7 +91,8 @@ class RingReader:
         self._chunks: list[tuple[memoryview, memoryview, layout.Index, int]] = [
             (view, words, self.geometry.index, 0),
         ]
-        words[self._entry] = 0
+        if entry is not None:
+            words[self._entry] = 0
 
     @property
     def open(self) -> bool:
@@ -212,6 +213,15 @@ class RingReader:
         claim.claims[claim.at] = layout.CONSUMED
         self.words[self._taken] += 1
         self._forget(key, claim.mark)
+
+    def standing(self) -> list[tuple[bytes, int]]:
+        """(key, frame bytes) of everything unclaimed, oldest first."""
+        found = []
+        for key, (mark, body) in sorted(self._scan(0), key=lambda item: item[1][0]):
+            chunk = self._chunk(layout.mark_slot(mark))
+            if chunk is not None and chunk[1][chunk[2].claims + layout.mark_slot(mark) - chunk[3]] != layout.CONSUMED:
+                found.append((key, body.nbytes))
+        return found
 
     def close_views(self) -> None:
         """Let go of the memory, so that its mapping can be closed; leases keep their own."""
