@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from omni_dlo.host.base import HostSource
 from omni_dlo.lease import Lease, bind_to_lease
 from omni_dlo.on_demand import OnDemandComponent
 from omni_dlo.patching import refuse_moves, report_device, wrap_method
+from omni_dlo.peers import GroupAgreement
+from omni_dlo.placeholder import ShardedHome
 from omni_dlo.placement import Placement, place
 from omni_dlo.residents import Home, Resident, give_back
 from omni_dlo.slots import CopyEngine, Slot
@@ -72,6 +75,7 @@ class Attachment:
         self.slot_bytes = 0
         self.resident_bytes = 0
         self.placement: Placement
+        self.sharded: list[ShardedHome] = []
         self.streamer: Streamer | None = None
         self.sources: SourceFactory
         try:
@@ -175,6 +179,8 @@ class Attachment:
         self._engine = CopyEngine(self._device, in_thread=self.sources.in_thread, trace=self._config.trace)
         self._undo.append(self._engine.close)
         self._slots: list[Slot] = []
+        self.slot_bytes = self.sources.open_stage()
+        self._undo.append(self.sources.close_stage)
         if not blocks:
             return
         size = max(block.source.buffer_bytes for block in blocks)
@@ -194,8 +200,22 @@ class Attachment:
             on_mutation=self._keep_mutated,
             trace=self._config.trace,
         )
+        if isinstance(self.sources.agreement, GroupAgreement):
+            self._shard(self.sources.agreement, blocks)
         for block in blocks:
             self._undo.append(wrap_method(block.module, "forward", self._wrapping(self.streamer, block)).undo)
+
+    def _shard(self, agreement: GroupAgreement, blocks: list[StreamedBlock]) -> None:
+        """Give the whole tensors up, once every rank has cut the same blocks and has all the memory it needs."""
+        plan = "\n".join(f"{block.name} {block.unit.nbytes}" for block in blocks)
+        agreement.know([block.name for block in blocks], zlib.crc32(plan.encode()))
+        if self._leased:
+            return
+        for block in blocks:
+            home = ShardedHome(block.unit, block.source, self._device.torch_device)
+            self.sharded.append(home)
+            self._undo.append(home.restore)
+            block.refresh(len(self._slots))
 
     @staticmethod
     def _wrapping(streamer: Streamer, block: StreamedBlock) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -231,7 +251,12 @@ class Attachment:
             streamer = self.streamer
             if streamer is not None and streamer.changed and not streamer.schedule.running():
                 self._recapture()
-            return call(*args, **kwargs)
+            try:
+                return call(*args, **kwargs)
+            except BaseException as error:
+                if streamer is not None:
+                    streamer.failed(error)
+                raise
 
         return entered
 
@@ -276,7 +301,7 @@ class Attachment:
                 values = [leaf.clone() for leaf in members[id(tracked)]]
                 held = Tracked(
                     tracked.name, tracked.tensor, tracked.parameter, tracked.leaves, tracked.rebuild,
-                    tracked.sites, tracked.names,
+                    tracked.kind, tracked.wrapped, tracked.sites, tracked.names,
                 )  # fmt: skip
                 tracked.sites = []
                 held.point_at(values)

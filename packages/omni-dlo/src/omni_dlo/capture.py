@@ -33,6 +33,8 @@ class Tracked:
         tensor: The object itself; its identity survives attach and detach.
         parameter: Whether a module registers it as a parameter (else a buffer).
         leaves: The plain strided tensors it is made of: itself, or the inner tensors of a wrapper subclass.
+        kind: Its class.
+        wrapped: Whether it is a wrapper subclass, whose data cannot be exchanged in place.
         sites: Every place that refers to it.
         names: All names it has; tied tensors have several.
     """
@@ -42,6 +44,8 @@ class Tracked:
     parameter: bool
     leaves: list[torch.Tensor]
     rebuild: Callable[[Sequence[torch.Tensor]], torch.Tensor]
+    kind: type[torch.Tensor]
+    wrapped: bool
     sites: list[Site] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -67,21 +71,15 @@ class Tracked:
         self.tensor = made
         self.leaves = [made] if single else list(leaves)
 
-    @property
-    def wrapped(self) -> bool:
-        """True for a wrapper subclass, whose data cannot be exchanged in place."""
-        return len(self.leaves) != 1 or self.leaves[0] is not self.tensor
-
     def on(self, leaves: Sequence[torch.Tensor]) -> torch.Tensor:
         """A tensor like this one over ``leaves``, of its class, that wants no gradient."""
         data = self.rebuild(leaves)
         if not self.parameter:
             return data
-        kind = type(self.tensor)
-        if kind is nn.Parameter or self.wrapped:
+        if self.kind is nn.Parameter or self.wrapped:
             made: torch.Tensor = nn.Parameter(data, requires_grad=False)
         else:
-            made = torch.Tensor._make_subclass(kind, data, False)
+            made = torch.Tensor._make_subclass(self.kind, data, False)
         # Marks that loaders and quantisers leave on a parameter belong to it wherever it lies.
         made.__dict__.update(self.tensor.__dict__)
         return made
@@ -143,15 +141,17 @@ def _track(name: str, tensor: torch.Tensor, parameter: bool) -> Tracked:
             "weights: offload before sharding, or use transfer='allgather' on the unsharded module",
         )
     leaves, rebuild = _leaves(name, tensor)
-    return Tracked(name, tensor, parameter, leaves, rebuild)
+    wrapped = len(leaves) != 1 or leaves[0] is not tensor
+    return Tracked(name, tensor, parameter, leaves, rebuild, type(tensor), wrapped)
 
 
 def _leaves(
     name: str, tensor: torch.Tensor
 ) -> tuple[list[torch.Tensor], Callable[[Sequence[torch.Tensor]], torch.Tensor]]:
-    if hasattr(type(tensor), "__tensor_flatten__") or hasattr(tensor.data, "__tensor_flatten__"):
-        whole = tensor if hasattr(type(tensor), "__tensor_flatten__") else tensor.data
-        keys, context = whole.__tensor_flatten__()  # type: ignore[attr-defined]
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        whole = tensor
+        keys, context = flatten()
         inner = [_leaves(name, getattr(whole, key)) for key in keys]
         counts = [len(leaves) for leaves, _ in inner]
         kind, size, stride = type(whole), whole.shape, whole.stride()

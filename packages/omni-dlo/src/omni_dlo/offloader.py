@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +24,7 @@ from omni_dlo.measure import measure
 from omni_dlo.pipeline import Pipeline, PipelineLayout, read_pipeline
 from omni_dlo.placement import place
 from omni_dlo.report import Explanation, OffloadStats, chrome_trace, explain_placement
+from omni_dlo.streamer import bind, unbind
 
 __all__ = ["Offloader"]
 
@@ -129,6 +131,24 @@ class Offloader:
         attachment.engine.drain()
         if attachment.streamer is not None:
             attachment.streamer.invalidate()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Whole tensors for ``state_dict()``, ``save_pretrained`` and ``deepcopy`` where each rank holds a shard.
+
+        A collective: every rank enters it, and none calls the model within. Elsewhere it does nothing, because
+        parameters are whole anyway. What is read inside stays valid after.
+
+        Raises:
+            PeerFaultError: Another rank does not take part in time.
+        """
+        attachment = self._require()
+        swaps = [swap for home in attachment.sharded for swap in home.whole()]
+        bind(swaps)
+        try:
+            yield
+        finally:
+            unbind(swaps)
 
     def stats(self) -> OffloadStats:
         """Counts since attach.

@@ -136,7 +136,9 @@ class Schedule:
         return found
 
     def forget(self, block: int) -> None:
-        """The copy of ``block`` in a buffer is stale: fetch it anew before its next use."""
+        """The copy of ``block`` in a buffer is stale: fetch it anew before its next use. Not while it runs."""
+        if block in self._running:
+            return
         slot = self._slot_of.pop(block, None)
         if slot is not None:
             self._holds[slot] = None

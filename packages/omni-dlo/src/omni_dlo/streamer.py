@@ -137,6 +137,8 @@ class Streamer:
         self.changed = False
         self.runs = 0
         self.late = 0
+        self._last = 0
+        self._told = 0
         self.spans: list[ComputeSpan] = []
         self._open_spans: dict[int, tuple[Event, Event]] = {}
         for block in self.blocks:
@@ -206,9 +208,12 @@ class Streamer:
         except BaseException:
             schedule.leave(block.index)
             schedule.forget(block.index)
+            self._give_up()
             raise
         block.bound = bindings
         block.depth = 1
+        self._last = block.index
+        self._told = 0
         slot.version = slot.buffer._version
         self.runs += 1
         if self._queues:
@@ -233,10 +238,23 @@ class Streamer:
         block.depth = 1
         self._finish(block, self.slots[index])
         if error is None:
-            self._prefetch()
-        elif not self._alone and not isinstance(error, PeerFaultError | DivergenceError):
-            self._agreement.fault(block.index)
-            self._give_up()
+            try:
+                self._prefetch()
+            except BaseException:
+                self._give_up()
+                raise
+        else:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """The model raised ``error``, in a block or between blocks: tell the other ranks, once."""
+        if id(error) == self._told or isinstance(error, PeerFaultError | DivergenceError):
+            return
+        # By identity number: the error itself would keep the frames, and their tensors, alive.
+        self._told = id(error)
+        if not self._alone:
+            self._agreement.fault(self._last)
+        self._give_up()
 
     def _finish(self, block: StreamedBlock, slot: Slot) -> None:
         """Point the block at its host tensors again and let its slot be overwritten after what it enqueued."""
@@ -265,28 +283,26 @@ class Streamer:
     def _fetch(self, fetch: Fetch) -> None:
         block = self.blocks[fetch.block]
         if not self._alone:
-            try:
-                self._agreement.before_fetch(block.index, block.name)
-            except BaseException:
-                self.schedule.forget(block.index)
-                self._give_up()
-                raise
+            self._agreement.before_fetch(block.index, block.name)
         self._engine.fill(self.slots[fetch.slot], block.source, block.name)
 
     def _give_up(self) -> None:
-        """Start from nothing, so that every rank is in the same state whatever each had done."""
+        """After a fault: keep no slot that is not in use.
+
+        Ranks also forget the order they learned, so that all are in the same state whatever each had done.
+        """
+        running = self.schedule.running()
         self._engine.drain()
-        if self.schedule.running():
-            for block in self.blocks:
-                if block.index not in self.schedule.running():
-                    self.schedule.forget(block.index)
-        else:
+        for block in self.blocks:
+            if block.index not in running:
+                self.schedule.forget(block.index)
+        if not self._alone and not running:
             self.schedule.reset()
-        for slot in self.slots:
-            slot.ready = None
 
     def _mutated(self, block: StreamedBlock, slot: Slot) -> None:
         """Something wrote into the slot while the block ran: find what, and keep it on the device from now on."""
+        if not block.source.whole:
+            raise ModuleChangedError(block.name, "it changes its weights in place, which sharded weights cannot follow")
         self._device.synchronize()
         leaves = block.unit.leaves_in(slot.buffer)
         changed, at = [], 0

@@ -85,9 +85,14 @@ class Device(Protocol):
         """Enqueue a byte copy between two uint8 tensors of one size, in either direction."""
 
     def gather(
-        self, stream: Stream, work: Callable[[], object], writes: torch.Tensor, reads: torch.Tensor, label: str
+        self,
+        stream: Stream,
+        work: Callable[[torch.Tensor], object],
+        writes: torch.Tensor,
+        reads: torch.Tensor,
+        label: str,
     ) -> None:
-        """Enqueue ``work``, a collective that fills ``writes`` from every rank's ``reads``."""
+        """Enqueue ``work(writes)``, a collective that fills its argument from every rank's ``reads``."""
 
     def begin_read(self, buffer: torch.Tensor, reader: str) -> None:
         """Compute of block ``reader`` starts to read ``buffer`` on the compute stream."""

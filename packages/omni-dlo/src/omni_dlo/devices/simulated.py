@@ -223,9 +223,19 @@ class SimulatedDevice:
         )
 
     def gather(
-        self, stream: Stream, work: Callable[[], object], writes: torch.Tensor, reads: torch.Tensor, label: str
+        self,
+        stream: Stream,
+        work: Callable[[torch.Tensor], object],
+        writes: torch.Tensor,
+        reads: torch.Tensor,
+        label: str,
     ) -> None:
-        self._transfer(stream, work, writes, writes.numel(), self.gather_bytes_per_s, label)
+        # A collective takes part in program order, as the host of a real device enqueues it, or ranks would wait for
+        # one another crosswise; its effect waits like that of a copy.
+        self._drain(stream, stream.ticks)
+        arrived = torch.empty_like(writes)
+        work(arrived)
+        self._transfer(stream, lambda: writes.copy_(arrived), writes, writes.numel(), self.gather_bytes_per_s, label)
         source = self._buffers.get(self._key(reads))
         if source is not None:
             source.reads.append(_Read(label, stream.name, stream.ticks))

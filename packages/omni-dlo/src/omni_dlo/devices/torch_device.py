@@ -85,9 +85,14 @@ class CpuDevice:
         destination.copy_(source)
 
     def gather(
-        self, stream: Stream, work: Callable[[], object], writes: torch.Tensor, reads: torch.Tensor, label: str
+        self,
+        stream: Stream,
+        work: Callable[[torch.Tensor], object],
+        writes: torch.Tensor,
+        reads: torch.Tensor,
+        label: str,
     ) -> None:
-        work()
+        work(writes)
 
     def begin_read(self, buffer: torch.Tensor, reader: str) -> None:
         """Compute is over when it returns, so there is nothing to keep."""
@@ -155,10 +160,15 @@ class AcceleratorDevice:
             destination.copy_(source, non_blocking=True)
 
     def gather(
-        self, stream: Stream, work: Callable[[], object], writes: torch.Tensor, reads: torch.Tensor, label: str
+        self,
+        stream: Stream,
+        work: Callable[[torch.Tensor], object],
+        writes: torch.Tensor,
+        reads: torch.Tensor,
+        label: str,
     ) -> None:
         with self._module.stream(stream):
-            work()
+            work(writes)
 
     def begin_read(self, buffer: torch.Tensor, reader: str) -> None:
         """Events order readers and writers here."""

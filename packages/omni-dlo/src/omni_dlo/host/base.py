@@ -22,6 +22,10 @@ class HostSource(Protocol):
     def buffer_bytes(self) -> int:
         """Bytes of the device buffer that :meth:`fill` writes."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether this process holds the unit's full bytes on the host."""
+
     def fill(self, buffer: torch.Tensor, stream: Stream, label: str) -> Stream:
         """Enqueue everything that makes ``buffer`` hold the unit; return the stream whose end completes it."""
 

@@ -13,6 +13,8 @@ __all__ = ["DirectSource"]
 class DirectSource:
     """One copy per segment; the module's tensors stay what they are."""
 
+    whole = True
+
     def __init__(self, unit: Unit, device: Device) -> None:
         self._device = device
         self._unit = unit

@@ -16,6 +16,8 @@ class PrivateSource:
     The module's tensors become views of the pinned block, so the host holds each weight once.
     """
 
+    whole = True
+
     def __init__(self, unit: Unit, device: Device) -> None:
         self._device = device
         self._pinned = device.pinned(unit.nbytes)

@@ -44,6 +44,8 @@ class StagingSlots:
 class StagedSource:
     """Windows of the packed block, each filled from the segments that lie in it."""
 
+    whole = True
+
     def __init__(self, unit: Unit, device: Device, slots: StagingSlots) -> None:
         self._device = device
         self._unit = unit
