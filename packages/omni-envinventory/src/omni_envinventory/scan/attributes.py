@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import calls, settings, sinks
+from . import calls, instances, settings, sinks
 from .frames import Frame, ScopeId, Spot
 from .strings import TEXT_METHODS
 from .values import UNKNOWN, Atom, Value, distant, join, of, text
@@ -240,7 +240,7 @@ def _assigned(ev: Evaluator, lineage: list[ScopeId], atom: Atom, name: str) -> V
             for node in nodes:
                 if node[0] != "FN" or name not in scopes[node[1]]["selfattr"]:
                     continue
-                method = calls.method_frame(ev, (ancestor[0], node[1]), owner, atom)
+                method = instances.method_frame(ev, (ancestor[0], node[1]), owner, atom)
                 found += [ev.eval(method, value) for value in scopes[node[1]]["selfattr"][name]]
     del ev.open_attributes[guard]
     ev.leave(outer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import attributes, externals, sinks
+from . import attributes, externals, instances, sinks
 from .frames import Frame, Raw, ScopeId, Spot
 from .lower import Scope
 from .lower_expr import Node
@@ -97,31 +97,6 @@ def root(ev: Evaluator, sid: ScopeId, parent: Frame, receiver: Value | None) -> 
     return made
 
 
-def method_frame(ev: Evaluator, sid: ScopeId, owner: Frame, instance: Atom) -> Frame:
-    """The frame in which an instance's attributes were assigned; a constructor knows its arguments."""
-    scope = scope_of(ev, sid)
-    receiver = of(instance)
-    if scope["name"] == "__init__" and instance[2] is not None:
-        key = ("init", sid, owner.number, instance)
-        known = ev.contexts.get(key)
-        if known is not None:
-            return known
-        made = ev.frame(owner.module, sid[1], {}, owner, "call")
-        ev.contexts[key] = made
-        given = dict(instance[2])
-        for position, (name, default, _) in enumerate(scope["params"]):
-            dep = frozenset({(sid, name)})
-            if position == 0:
-                made.params[name] = receiver
-            elif name in given:
-                made.params[name] = given[name].with_deps(dep)
-            else:
-                made.params[name] = ev.eval(owner, default) if default is not None else Value(UNKNOWN.atoms, dep)
-        return made
-    known = ev.contexts.get(("root", sid, owner.number, of(("inst", instance[1], None))))
-    return known if known is not None else root(ev, sid, owner, of(("inst", instance[1], None)))
-
-
 def call_node(ev: Evaluator, frame: Frame, node: Node) -> Value:
     """A call as written."""
     callee = ev.eval(frame, node[1])
@@ -188,7 +163,7 @@ def _one(
     if kind == "em":
         return sinks.method(ev, frame, atom[1], atom[2], arguments, named, spot)
     if kind == "cls":
-        return instantiate(ev, frame, atom[1], arguments, named, spot)
+        return instances.instantiate(ev, frame, atom[1], arguments, named, spot)
     if kind == "smeth":
         return text_method(atom[1], atom[2], arguments, named)
     if kind == "dmeth":
@@ -329,47 +304,3 @@ def take_over(
             if len(dep) == 2:
                 needs |= dependencies.get(dep[1], frozenset())
         ev.add(frame, Raw(raw.name, raw.operation, raw.form, spot, needs, raw.via or raw.spot, raw.detail, frame.when))
-
-
-def instantiate(
-    ev: Evaluator, frame: Frame, sid: ScopeId, arguments: list[Value], named: dict[str, Value], spot: Spot
-) -> Value:
-    """A new instance: its constructor runs, and the arguments are kept for its attributes."""
-    deps = frozenset(dep for value in (*arguments, *named.values()) for dep in value.deps)
-    constructor: Atom | None = None
-    for ancestor in attributes.ancestors(ev, sid):
-        owner = ev.class_frames.get(ancestor)
-        nodes = owner.scope["bind"].get("__init__") if owner is not None else None
-        if owner is not None and nodes and nodes[-1][0] == "FN":
-            constructor = ("fn", (ancestor[0], nodes[-1][1]), owner.number, None)
-            break
-    given: list[tuple[str, Value]] = []
-    if constructor is not None:
-        scope = scope_of(ev, constructor[1])
-        bound = bind_arguments(ev, constructor, scope, [UNKNOWN, *arguments], named, False)
-        names = [parameter[0] for parameter in scope["params"][1:]]
-        given = [(name, bound[name].with_deps(frozenset())) for name in names if name in bound]
-    else:
-        fields = [
-            name
-            for a in reversed(attributes.ancestors(ev, sid))
-            if a in ev.class_frames
-            for name in ev.class_frames[a].scope["ann"]
-        ]
-        given = [(name, value.with_deps(frozenset())) for name, value in zip(fields, arguments)]
-        given += [(name, value.with_deps(frozenset())) for name, value in named.items()]
-        if len(arguments) == 1 and not fields and _is_enum(ev, sid):
-            return arguments[0]
-    made: Atom = ("inst", sid, tuple(given))
-    if constructor is not None:
-        receiver = Value(frozenset({made}), deps)
-        call_function(ev, frame, (*constructor[:3], receiver), arguments, named, spot)
-    return Value(frozenset({made}), deps)
-
-
-def _is_enum(ev: Evaluator, sid: ScopeId) -> bool:
-    frame = ev.class_frames.get(sid)
-    if frame is None or frame.parent is None:
-        return False
-    bases = [atom for node in frame.scope["bases"] for atom in ev.eval(frame.parent, node).atoms]
-    return any(atom[0] == "ext" and atom[1].startswith("enum.") for atom in bases)

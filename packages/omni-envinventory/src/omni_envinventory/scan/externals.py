@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from . import calls, sinks
+from . import calls, sinks, uses
 from .frames import Frame, Spot
 from .values import UNKNOWN, WILD, Atom, Value, concatenate, distant, join, of, text
 
@@ -164,7 +164,7 @@ def container_method(ev: Evaluator, frame: Frame, atom: Atom, name: str, argumen
     if name == "copy":
         return of(atom)
     if name in ("get", "pop", "setdefault") and arguments:
-        found = sinks.item(ev, atom, arguments[0])
+        found = uses.item(ev, atom, arguments[0])
         deps = found.deps | arguments[0].deps
         return join([found, *arguments[1:2]]).with_deps(deps)
     return UNKNOWN
