@@ -127,6 +127,9 @@ class Attachment:
         ]  # fmt: skip
         stacks = [stack for target in self._targets for stack in target.stacks]
         self._known = {id(tracked.tensor): tracked for tracked in tensors}
+        # Made first, so that it is closed last: nothing refers to a mapping any more when it is unregistered.
+        self.sources = SourceFactory(self._device, self._config, lease)
+        self._undo.append(self.sources.close)
         if lease is not None:
             prefix = f"{self._targets[0].name}." if self._targets[0].name else ""
             for tracked, leased in bind_to_lease(tensors, lease, prefix):
@@ -134,8 +137,6 @@ class Attachment:
                 tracked.point_at([leased])
                 self._undo.append(partial(give_back, *before))
         self.placement = place(tensors, stacks, self._config.resident_blocks, self._config.plan)
-        self.sources = SourceFactory(self._device, self._config, lease)
-        self._undo.append(self.sources.close)
         self._place_residents()
         blocks = self._make_blocks()
         self._make_streamer(blocks)
@@ -170,6 +171,7 @@ class Attachment:
                     count = len(tracked.leaves)
                     tracked.point_at(leaves[at : at + count])
                     at += count
+                home.moved()
                 self._undo.append(partial(_go_home, home, source))
                 unit.forget_anchors()
             blocks.append(StreamedBlock(len(blocks), placed.name, placed.module, unit, source))
@@ -317,4 +319,4 @@ class Attachment:
 
 
 def _go_home(home: Home, source: HostSource) -> None:
-    home.restore(source.packed(), changed=False)
+    home.restore(source.packed())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,16 +244,36 @@ class Unit:
         """Every leaf as a view of ``buffer``."""
         return [typed_view(buffer, place, like) for place, like in zip(self.layout.places, self._likes)]
 
-    def leaves_apart(self, segments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Every leaf as a view of its own segment's bytes: what a unit becomes when it is not packed."""
-        starts = [segment.offset for segment in self.layout.segments]
-        leaves = []
-        for place, like in zip(self.layout.places, self._likes):
-            at = bisect.bisect_right(starts, place) - 1
-            while self.layout.segments[at].nbytes == 0 and like.numel():
-                at -= 1
-            leaves.append(typed_view(segments[at], place - starts[at], like))
-        return leaves
+    def segments_of_members(self) -> list[list[int]]:
+        """For each member, the numbers of the segments that its leaves lie in."""
+        numbers, at = [], 0
+        for tracked in self.tensors:
+            count = len(tracked.leaves)
+            numbers.append([self._segment_of(leaf) for leaf in range(at, at + count)])
+            at += count
+        return numbers
+
+    def leaves_apart(self, segments: Sequence[torch.Tensor], only: Container[int]) -> list[list[torch.Tensor]]:
+        """Each member's leaves as views of their own segments' bytes: what a unit becomes when it is not packed.
+
+        Members of segments that are not in ``only`` have none.
+        """
+        members, at = [], 0
+        for tracked, numbers in zip(self.tensors, self.segments_of_members()):
+            leaves = []
+            for leaf, number in enumerate(numbers, start=at):
+                if number in only:
+                    place = self.layout.places[leaf] - self.layout.segments[number].offset
+                    leaves.append(typed_view(segments[number], place, self._likes[leaf]))
+            members.append(leaves)
+            at += len(tracked.leaves)
+        return members
+
+    def _segment_of(self, leaf: int) -> int:
+        at = bisect.bisect_right([segment.offset for segment in self.layout.segments], self.layout.places[leaf]) - 1
+        while self.layout.segments[at].nbytes == 0 and self._likes[leaf].numel():
+            at -= 1
+        return at
 
     def members_in(self, buffer: torch.Tensor) -> list[torch.Tensor]:
         """Every member as a tensor over ``buffer``: dtype, shape, stride, sharing and class as on the host."""

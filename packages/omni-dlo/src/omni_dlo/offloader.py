@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -79,6 +80,7 @@ class Offloader:
         self._device: Device = open_device(config.device)
         self._attachment: Attachment | None = None
         self._closed = False
+        self._stranded = False
 
     @property
     def attached(self) -> bool:
@@ -102,7 +104,10 @@ class Offloader:
         """Bring every tensor home and take everything off the module. Does nothing when not attached."""
         attachment, self._attachment = self._attachment, None
         if attachment is not None:
-            attachment.detach()
+            try:
+                attachment.detach()
+            finally:
+                self._stranded = self._stranded or attachment.sources.stranded
 
     def close(self) -> None:
         """Detach for good and close the lease. May be called again."""
@@ -112,8 +117,14 @@ class Offloader:
         try:
             self.detach()
         finally:
-            if self._lease is not None:
+            if self._lease is not None and not self._stranded:
                 self._lease.close()
+            elif self._lease is not None:
+                warnings.warn(
+                    "the lease stays open: part of its mapping is, or may become, registered with the device",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def __enter__(self) -> Self:
         if self._attachment is None:

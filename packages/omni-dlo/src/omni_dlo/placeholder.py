@@ -94,12 +94,7 @@ class ShardedHome:
         """
         packed = self._source.packed()
         fresh = [packed[s.offset : s.offset + s.nbytes].clone() for s in self._unit.layout.segments]
-        leaves = self._unit.leaves_apart(fresh)
-        at = 0
-        for tracked, original in self._originals:
-            count = len(tracked.leaves)
-            mine = leaves[at : at + count]
-            at += count
+        for (tracked, original), mine in zip(self._originals, self._unit.leaves_apart(fresh, range(len(fresh)))):
             if not tracked.sites:
                 continue
             if not tracked.wrapped:

@@ -1,4 +1,8 @@
-"""Predicts a step's time and memory before anyone buys a card. Pure: the real schedule, a clock, no tensors."""
+"""Predicts a step before anyone buys a card: the schedule, replayed on a clock. Pure.
+
+Two queues advance alone and meet where the offloader's events make them meet: a block computes after its copy and the
+block before; a copy starts after the copy before it and after the compute that last read its buffer.
+"""
 
 from __future__ import annotations
 
@@ -6,152 +10,146 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omni_dlo.errors import PlanError
-from omni_dlo.folder import ModelShape
 from omni_dlo.plan import spread
 from omni_dlo.report import TraceSpan
-from omni_dlo.schedule import Fetch, Schedule
+from omni_dlo.schedule import Schedule
 
-__all__ = ["Hardware", "Prediction", "best", "predict"]
-
-ALIGN_BYTES = 64
-"""Rounding of what a buffer takes; tensors inside it are aligned anyway."""
+__all__ = ["Machine", "PlannedBlock", "Prediction", "best_resident_blocks", "predict"]
 
 
 @dataclass(frozen=True)
-class Hardware:
-    """What the plan is for.
+class PlannedBlock:
+    """A block's bytes and the seconds it computes."""
 
-    Attributes:
-        memory_bytes: Device memory that the weights may take.
-        h2d_bytes_per_s: Host-to-device rate of pinned memory.
-        compute_bytes_per_s: Weight bytes that compute passes through in a second: a block of n bytes computes for
-            n / compute_bytes_per_s. Its peak is the memory bandwidth of the device (batch 1); a measured block time
-            gives the true one.
-    """
+    name: str
+    nbytes: int
+    compute_s: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device: memory for weights in bytes, and the rate of copies from the host."""
 
     memory_bytes: int
     h2d_bytes_per_s: float
-    compute_bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes <= 0 or self.h2d_bytes_per_s <= 0:
+            raise PlanError("device memory and copy rate must be above zero")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One choice of resident blocks.
+    """One steady step.
 
     Attributes:
-        resident_blocks: Blocks that stay.
-        device_bytes: Everything outside the stacks, resident blocks, and buffers.
-        buffer_bytes: The rotating buffers' part of that.
-        moved_bytes: Copied to the device in every step.
-        step_s: One pass through all blocks, once the order is known.
-        compute_s: The part of it in which blocks compute.
-        stall_s: The part of it in which compute waits for copies.
-        spans: Copies, stalls and compute of that pass, on a clock that starts with it.
+        resident_blocks: How many blocks stay.
+        device_bytes: Weights outside the blocks, resident blocks, and buffers.
+        moved_bytes: Bytes from the host.
+        compute_s: Seconds of compute alone.
+        transfer_s: Seconds of copies alone.
+        step_s: Seconds from one step's end to the next one's.
+        stall_s: Part of ``step_s`` in which no block computes.
+        spans: The step's copies and compute.
+        fits: Whether ``device_bytes`` is within the device's memory.
     """
 
     resident_blocks: int
     device_bytes: int
-    buffer_bytes: int
     moved_bytes: int
-    step_s: float
     compute_s: float
+    transfer_s: float
+    step_s: float
     stall_s: float
     spans: tuple[TraceSpan, ...]
-
-    def fits(self, hardware: Hardware) -> bool:
-        """Whether the weights fit; activations are the user's to leave room for."""
-        return self.device_bytes <= hardware.memory_bytes
+    fits: bool
 
 
-def predict(shape: ModelShape, hardware: Hardware, resident_blocks: int, buffers: int = 2) -> Prediction:
-    """Play one steady pass.
+def predict(
+    blocks: Sequence[PlannedBlock], outside_bytes: int, machine: Machine, *, resident_blocks: int, buffers: int
+) -> Prediction:
+    """A steady step with ``resident_blocks`` spread over ``blocks``.
 
     Raises:
-        PlanError: More resident blocks than there are, or no buffer.
+        PlanError: No blocks, more resident blocks than blocks, or no buffer.
     """
-    entries = [(f"{stack.name}.{i}", nbytes) for stack in shape.stacks for i, nbytes in enumerate(stack.block_bytes)]
-    if not 0 <= resident_blocks <= len(entries):
-        raise PlanError(f"resident_blocks is {resident_blocks}; the model has {len(entries)} blocks")
-    if buffers < 1:
-        raise PlanError(f"buffers is {buffers}; at least one is needed")
-    stay = set(spread(len(entries), resident_blocks))
-    streamed = [index for index in range(len(entries)) if index not in stay]
-    largest = max((-(-entries[i][1] // ALIGN_BYTES) * ALIGN_BYTES for i in streamed), default=0)
+    if not blocks or not 0 <= resident_blocks <= len(blocks) or buffers < 1:
+        raise PlanError(f"cannot keep {resident_blocks} of {len(blocks)} blocks with {buffers} buffers")
+    stay = set(spread(len(blocks), resident_blocks))
+    streamed = [index for index in range(len(blocks)) if index not in stay]
     slots = min(buffers, len(streamed))
-    resident = shape.outside_bytes + sum(entries[i][1] for i in stay)
-    spans = _play(entries, streamed, slots, hardware)
-    start = min((s.start_s for s in spans if s.lane != "copy"), default=0.0)
-    end = max((s.end_s for s in spans if s.lane != "copy"), default=0.0)
-    moved = sum(s.nbytes for s in spans if s.lane == "copy")
+    largest = max((blocks[index].nbytes for index in streamed), default=0)
+    device_bytes = outside_bytes + sum(blocks[index].nbytes for index in stay) + slots * largest
+    compute_s = sum(block.compute_s for block in blocks)
+    replay = _Replay(blocks, streamed, slots, machine.h2d_bytes_per_s)
+    replay.step()
+    replay.step()
+    begun, moved = replay.compute_s, replay.moved_bytes
+    replay.spans.clear()
+    replay.step()
+    step_s = replay.compute_s - begun
+    moved_bytes = replay.moved_bytes - moved
+    stall_s = sum(span.end_s - span.start_s for span in replay.spans if span.lane == "stall")
     return Prediction(
-        resident_blocks=resident_blocks,
-        device_bytes=resident + largest * slots,
-        buffer_bytes=largest * slots,
-        moved_bytes=moved,
-        step_s=end - start,
-        compute_s=sum(s.end_s - s.start_s for s in spans if s.lane == "compute"),
-        stall_s=sum(s.end_s - s.start_s for s in spans if s.lane == "stall"),
-        spans=tuple(TraceSpan(s.lane, s.name, s.start_s - start, s.end_s - start, s.nbytes) for s in spans),
-    )
+        resident_blocks, device_bytes, moved_bytes, compute_s, moved_bytes / machine.h2d_bytes_per_s,
+        step_s, stall_s, tuple(replay.spans), device_bytes <= machine.memory_bytes,
+    )  # fmt: skip
 
 
-def best(shape: ModelShape, hardware: Hardware, buffers: int = 2) -> tuple[Prediction, list[Prediction]]:
-    """The fastest choice that fits, with the fewest resident blocks among equals, and every choice.
-
-    Raises:
-        PlanError: Not even buffers and what is outside the stacks fit.
-    """
-    total = sum(len(stack.block_bytes) for stack in shape.stacks)
-    every = [predict(shape, hardware, count, buffers) for count in range(total + 1)]
-    fitting = [one for one in every if one.fits(hardware)]
-    if not fitting:
-        least = min(one.device_bytes for one in every)
-        raise PlanError(
-            f"{shape.name} needs at least {least:,} bytes on the device (what is outside its blocks, and the buffers), "
-            f"and {hardware.memory_bytes:,} are there; try fewer buffers"
-        )
-    return min(fitting, key=lambda one: (round(one.step_s, 9), one.resident_blocks)), every
+def best_resident_blocks(
+    blocks: Sequence[PlannedBlock], outside_bytes: int, machine: Machine, *, buffers: int
+) -> Prediction | None:
+    """The fastest prediction that fits, with the least memory among equals; None where nothing fits."""
+    predictions = [
+        predict(blocks, outside_bytes, machine, resident_blocks=count, buffers=buffers)
+        for count in range(len(blocks) + 1)
+    ]
+    fitting = [prediction for prediction in predictions if prediction.fits]
+    # A difference below a millionth is arithmetic, not speed.
+    return min(fitting, key=lambda p: (float(f"{p.step_s:.6e}"), p.device_bytes), default=None)
 
 
-def _play(entries: Sequence[tuple[str, int]], streamed: list[int], slots: int, hardware: Hardware) -> list[TraceSpan]:
-    """Three passes, of which the last counts: the first finds buffers empty, the second learns the order."""
-    schedule = Schedule(len(streamed), slots) if streamed else None
-    position = {index: place for place, index in enumerate(streamed)}
-    ready = [0.0] * max(slots, 1)
-    free = [0.0] * max(slots, 1)
-    copy_at = compute_at = 0.0
-    spans: list[TraceSpan] = []
+class _Replay:
+    def __init__(self, blocks: Sequence[PlannedBlock], streamed: Sequence[int], slots: int, rate: float) -> None:
+        self._blocks = blocks
+        self._order = {block: position for position, block in enumerate(streamed)}
+        self._streamed = streamed
+        self._rate = rate
+        self._schedule = Schedule(len(streamed), slots) if streamed else None
+        self._ready = [0.0] * slots
+        self._read = [0.0] * slots
+        self._copy_s = 0.0
+        self.compute_s = 0.0
+        self.moved_bytes = 0
+        self.spans: list[TraceSpan] = []
 
-    def copy(fetch: Fetch) -> None:
-        nonlocal copy_at
-        name, nbytes = entries[streamed[fetch.block]]
-        # The host runs ahead of the device: a copy waits for the one before it and for its buffer's last reader.
-        start = max(copy_at, free[fetch.slot])
-        copy_at = start + nbytes / hardware.h2d_bytes_per_s
-        ready[fetch.slot] = copy_at
-        spans.append(TraceSpan("copy", name, start, copy_at, nbytes))
+    def step(self) -> None:
+        for index, block in enumerate(self._blocks):
+            schedule, position = self._schedule, self._order.get(index)
+            if schedule is None or position is None:
+                self._compute(block)
+                continue
+            visit = schedule.enter(position)
+            if visit.fetch is not None:
+                self._copy(visit.fetch.block, visit.fetch.slot)
+            if self._ready[visit.slot] > self.compute_s:
+                self.spans.append(TraceSpan("stall", block.name, self.compute_s, self._ready[visit.slot]))
+                self.compute_s = self._ready[visit.slot]
+            for fetch in schedule.prefetch():
+                self._copy(fetch.block, fetch.slot)
+            self._compute(block)
+            self._read[visit.slot] = self.compute_s
+            schedule.leave(position)
+            for fetch in schedule.prefetch():
+                self._copy(fetch.block, fetch.slot)
 
-    for turn in range(3):
-        if turn == 2:
-            spans.clear()
-        for index, (name, nbytes) in enumerate(entries):
-            asked = compute_at
-            place = position.get(index)
-            if schedule is not None and place is not None:
-                visit = schedule.enter(place)
-                if visit.fetch is not None:
-                    copy(visit.fetch)
-                compute_at = max(compute_at, ready[visit.slot])
-                for fetch in schedule.prefetch():
-                    copy(fetch)
-                if compute_at > asked:
-                    spans.append(TraceSpan("stall", name, asked, compute_at, 0))
-            start = compute_at
-            compute_at += nbytes / hardware.compute_bytes_per_s
-            spans.append(TraceSpan("compute", name, start, compute_at, 0))
-            if schedule is not None and place is not None:
-                free[visit.slot] = compute_at
-                schedule.leave(place)
-                for fetch in schedule.prefetch():
-                    copy(fetch)
-    return spans
+    def _compute(self, block: PlannedBlock) -> None:
+        self.spans.append(TraceSpan("compute", block.name, self.compute_s, self.compute_s + block.compute_s))
+        self.compute_s += block.compute_s
+
+    def _copy(self, position: int, slot: int) -> None:
+        block = self._blocks[self._streamed[position]]
+        start = max(self._copy_s, self._read[slot])
+        self._copy_s = self._ready[slot] = start + block.nbytes / self._rate
+        self.moved_bytes += block.nbytes
+        self.spans.append(TraceSpan("copy", block.name, start, self._copy_s, block.nbytes))

@@ -28,25 +28,52 @@ class Home:
             for tracked in unit.tensors
         ]
 
-    def restore(self, packed: torch.Tensor, *, changed: bool) -> None:
-        """Bring every tensor back, from its old memory or, where that is gone or ``changed``, from ``packed``."""
-        if not changed and all(before is not None for before in self._before):
-            for before in self._before:
-                if before is not None:
-                    give_back(*before)
-            return
+        self._versions: list[int | None] = []
+
+    def moved(self) -> None:
+        """The tensors are where they go: what is written to them from here on is what comes home."""
+        self._versions = [_version(tracked.tensor) for tracked in self._unit.tensors]
+
+    def restore(self, packed: torch.Tensor) -> None:
+        """Bring every tensor back.
+
+        Its old memory serves where that was kept and nothing was written since; else fresh memory is filled from
+        ``packed``, the unit's present bytes.
+        """
+        segments = self._unit.segments_of_members()
+        written = {
+            segment
+            for tracked, before, version, mine in zip(self._unit.tensors, self._before, self._versions, segments)
+            if before is None or version is None or _version(tracked.tensor) != version
+            for segment in mine
+        }
         with torch.inference_mode(False), torch.no_grad():
-            fresh = []
-            for segment, device in zip(self._unit.layout.segments, self._devices):
-                data = torch.empty(segment.nbytes, dtype=torch.uint8, device=device)
-                fresh.append(data.copy_(packed[segment.offset : segment.offset + segment.nbytes]))
-            leaves = self._unit.leaves_apart(fresh)
-            at = 0
-            for tracked in self._unit.tensors:
-                mine = leaves[at : at + len(tracked.leaves)]
-                at += len(tracked.leaves)
-                if tracked.sites:
-                    tracked.point_at(mine)
+            fresh = [
+                self._copy(packed, index) if index in written else torch.empty(0, dtype=torch.uint8)
+                for index in range(len(self._devices))
+            ]
+            for tracked, before, mine, leaves in zip(
+                self._unit.tensors, self._before, segments, self._unit.leaves_apart(fresh, written)
+            ):
+                if not tracked.sites:
+                    continue
+                if before is not None and not written.intersection(mine):
+                    give_back(*before)
+                else:
+                    tracked.point_at(leaves)
+
+    def _copy(self, packed: torch.Tensor, index: int) -> torch.Tensor:
+        segment = self._unit.layout.segments[index]
+        data = torch.empty(segment.nbytes, dtype=torch.uint8, device=self._devices[index])
+        return data.copy_(packed[segment.offset : segment.offset + segment.nbytes])
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    try:
+        return tensor._version
+    except RuntimeError:
+        # Tensors made under inference mode are not counted: take them for written.
+        return None
 
 
 def give_back(tracked: Tracked, original: torch.Tensor, leaves: list[torch.Tensor]) -> None:
@@ -86,8 +113,8 @@ class Resident:
             device.release(buffer)
             raise
         unit.forget_anchors()
+        self._home.moved()
         self._buffer = buffer
-        self._version = buffer._version
         self.nbytes = unit.nbytes
 
     def restore(self) -> None:
@@ -95,7 +122,7 @@ class Resident:
         buffer, self._buffer = self._buffer, None
         if buffer is None:
             return
-        self._home.restore(buffer, changed=buffer._version != self._version)
+        self._home.restore(buffer)
         self.nbytes = 0
         self._device.release(buffer)
 

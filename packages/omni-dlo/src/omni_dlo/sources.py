@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 from omni_dlo.capture import Unit
 from omni_dlo.config import OffloadConfig
 from omni_dlo.devices.base import Device
+from omni_dlo.errors import RegistrationError
 from omni_dlo.host.base import HostSource
 from omni_dlo.host.direct import DirectSource
 from omni_dlo.host.private import PrivateSource
@@ -12,6 +15,7 @@ from omni_dlo.host.sharded import GatherStage, ShardedSource
 from omni_dlo.host.staged import StagedSource, StagingSlots
 from omni_dlo.lease import Lease
 from omni_dlo.peers import GroupAgreement
+from omni_dlo.registration import Registration, register_mapping
 from omni_dlo.streamer import Agreement
 
 __all__ = ["SourceFactory"]
@@ -23,12 +27,15 @@ class SourceFactory:
     Attributes:
         strategy: ``direct``, ``private``, ``staged``, ``registered`` or ``sharded``.
         why: For :meth:`Offloader.explain`.
+        stranded: Whether part of the lease's mapping may stay registered, so that the lease must stay open.
         agreement: What ranks tell each other.
     """
 
     def __init__(self, device: Device, config: OffloadConfig, lease: Lease | None) -> None:
         self._device = device
         self._staging: StagingSlots | None = None
+        self._registration: Registration | None = None
+        self.stranded = False
         self.strategy, self.why = self._choose(config, lease)
         self._chunk_bytes = config.chunk_bytes
         self._sharded: list[ShardedSource] = []
@@ -45,7 +52,33 @@ class SourceFactory:
             return "direct", "the CPU computes, so blocks are copied from where they lie"
         if config.host == "private" or (config.host == "auto" and lease is None):
             return "private", "each block has one packed pinned copy"
-        return "staged", "blocks pass through two pinned windows"
+        if lease is None or config.host == "staged" or config.registration_limit_bytes == 0:
+            if config.host == "registered":
+                raise RegistrationError("capability", "host='registered' needs a lease and registration_limit_bytes")
+            return "staged", "blocks pass through two pinned windows"
+        return self._register(config, lease)
+
+    def _register(self, config: OffloadConfig, lease: Lease) -> tuple[str, str]:
+        """Register the lease's mapping, or say why staging is used instead."""
+        runtime = self._device.registration_runtime()
+        try:
+            if runtime is None:
+                raise RegistrationError("capability", f"{self._device.name} registers no host memory")
+            self._registration = register_mapping(
+                lease.regions,
+                runtime,
+                limit_bytes=int(config.registration_limit_bytes),
+                timeout_s=config.registration_timeout_s,
+            )
+        except RegistrationError as error:
+            if config.host == "registered" and error.reason in ("budget", "capability"):
+                raise
+            # Something of the mapping is, or may yet become, registered: it must outlive this process's use of it.
+            self.stranded = error.reason in ("timeout", "rollback")
+            if error.reason not in ("budget", "capability"):
+                warnings.warn(f"{error}; staging is used instead", RuntimeWarning, stacklevel=2)
+            return "staged", f"blocks pass through two pinned windows ({error})"
+        return "registered", "blocks are copied straight from the registered mapping"
 
     @property
     def in_thread(self) -> bool:
@@ -57,17 +90,17 @@ class SourceFactory:
         if self._group is not None:
             sharded = ShardedSource(unit, self._device, self._group, self._chunk_bytes)
             self._sharded.append(sharded)
-            self.pinned_bytes += sharded.pinned_bytes
+            self.pinned_bytes += self._device.pinned_taken(sharded.pinned_bytes)
             return sharded
-        if self.strategy == "direct":
+        if self.strategy in ("direct", "registered"):
             return DirectSource(unit, self._device)
         if self.strategy == "private":
             source = PrivateSource(unit, self._device)
-            self.pinned_bytes += source.packed().numel()
+            self.pinned_bytes += self._device.pinned_taken(source.packed().numel())
             return source
         if self._staging is None:
             self._staging = StagingSlots(self._device, self._staging_bytes)
-            self.pinned_bytes += 2 * self._staging_bytes
+            self.pinned_bytes += 2 * self._device.pinned_taken(self._staging_bytes)
         return StagedSource(unit, self._device, self._staging)
 
     def open_stage(self) -> int:
@@ -93,3 +126,10 @@ class SourceFactory:
         if self._staging is not None:
             self._staging.close()
             self._staging = None
+        if self._registration is not None:
+            registration, self._registration = self._registration, None
+            try:
+                registration.close()
+            except RegistrationError:
+                self.stranded = True
+                raise

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
+from omni_dlo.registration import RegistrationRuntime
+
 __all__ = ["Device", "Event", "MemoryInfo", "Stream"]
 
 Stream = Any
@@ -80,6 +82,12 @@ class Device(Protocol):
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         """``nbytes`` of host memory from which copies run asynchronously; plain memory where there is no such kind."""
+
+    def pinned_taken(self, nbytes: int) -> int:
+        """Bytes of page-locked memory that :meth:`pinned` takes for ``nbytes``."""
+
+    def registration_runtime(self) -> RegistrationRuntime | None:
+        """How to page-lock a mapping that exists, or None where that cannot be."""
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         """Enqueue a byte copy between two uint8 tensors of one size, in either direction."""

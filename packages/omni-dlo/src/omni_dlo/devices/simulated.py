@@ -24,6 +24,7 @@ import torch
 from omni_dlo.devices.base import Event, MemoryInfo, Stream
 from omni_dlo.devices.torch_device import aligned_empty
 from omni_dlo.errors import SimulatedHazardError
+from omni_dlo.registration import RegistrationRuntime
 
 __all__ = ["SimulatedDevice", "SimulatedSpan"]
 
@@ -83,6 +84,7 @@ class SimulatedDevice:
         h2d_bytes_per_s: Rate of copies from or to the host.
         gather_bytes_per_s: Rate of collectives, in bytes that arrive.
         compute_s: Seconds that a block computes, by its name; ``compute_default_s`` for those not named.
+        runtime: What registers host mappings, or None.
     """
 
     unified = False
@@ -95,6 +97,7 @@ class SimulatedDevice:
         gather_bytes_per_s: float = 100e9,
         compute_s: Mapping[str, float] | None = None,
         compute_default_s: float = 0.0,
+        runtime: RegistrationRuntime | None = None,
     ) -> None:
         self.name = "simulated"
         self.torch_device = torch.device("cpu")
@@ -103,6 +106,7 @@ class SimulatedDevice:
         self.gather_bytes_per_s = gather_bytes_per_s
         self.compute_s = dict(compute_s or {})
         self.compute_default_s = compute_default_s
+        self.runtime = runtime
         self.spans: list[SimulatedSpan] = []
         self.log: list[str] = []
         self.pinned_bytes = 0
@@ -163,6 +167,12 @@ class SimulatedDevice:
     def pinned(self, nbytes: int) -> torch.Tensor:
         self.pinned_bytes += nbytes
         return aligned_empty(nbytes)
+
+    def pinned_taken(self, nbytes: int) -> int:
+        return nbytes
+
+    def registration_runtime(self) -> RegistrationRuntime | None:
+        return self.runtime
 
     # Streams and events.
 

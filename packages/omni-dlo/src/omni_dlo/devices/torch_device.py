@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from omni_dlo.cuda_runtime import CudaRuntime
 from omni_dlo.devices.base import Device, Event, MemoryInfo, Stream
 from omni_dlo.errors import DeviceUnavailableError
+from omni_dlo.pinned import pinned_bytes_taken
+from omni_dlo.registration import RegistrationRuntime
 
 __all__ = ["AcceleratorDevice", "CpuDevice", "open_device"]
 
@@ -80,6 +83,12 @@ class CpuDevice:
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         return aligned_empty(nbytes)
+
+    def pinned_taken(self, nbytes: int) -> int:
+        return 0
+
+    def registration_runtime(self) -> RegistrationRuntime | None:
+        return None
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         destination.copy_(source)
@@ -154,6 +163,14 @@ class AcceleratorDevice:
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+
+    def pinned_taken(self, nbytes: int) -> int:
+        return pinned_bytes_taken(nbytes)
+
+    def registration_runtime(self) -> RegistrationRuntime | None:
+        if self.torch_device.type != "cuda" or torch.version.cuda is None:
+            return None
+        return CudaRuntime(self.torch_device.index)
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         with self._module.stream(stream):
