@@ -135,7 +135,7 @@ class _Replay:
             if self._ready[visit.slot] > self.compute_s:
                 self.spans.append(TraceSpan("stall", block.name, self.compute_s, self._ready[visit.slot]))
                 self.compute_s = self._ready[visit.slot]
-            for fetch in schedule.prefetch():
+            for fetch in schedule.prefetch() if visit.fetch is not None else ():
                 self._copy(fetch.block, fetch.slot)
             self._compute(block)
             self._read[visit.slot] = self.compute_s

@@ -7,23 +7,21 @@ costs at most a late copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from omni_dlo.errors import ScheduleError
 
 __all__ = ["Fetch", "Schedule", "Visit"]
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Copy ``block`` into ``slot``; whoever read that slot before must have finished on the device."""
 
     block: int
     slot: int
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(NamedTuple):
     """What a block that starts finds.
 
     Attributes:
@@ -102,16 +100,20 @@ class Schedule:
         """The copies to start now, soonest needed first."""
         if self.slots == 1 and self._running:
             return []
-        ahead = self.predict(self.slots)
-        running = set(self._running)
+        held = self._slot_of
+        running = self._running
+        room = self.slots - (len(set(running)) if running else 0)
         wanted: list[int] = []
-        room = self.slots - len(running)
-        for block in ahead:
+        missing = False
+        for block in self.predict(self.slots):
             if room == 0:
                 break
             if block not in running:
                 wanted.append(block)
+                missing = missing or block not in held
                 room -= 1
+        if not missing:
+            return []
         fetches = []
         for block in wanted:
             if block in self._slot_of:
@@ -124,15 +126,23 @@ class Schedule:
 
     def predict(self, count: int) -> list[int]:
         """Up to ``count`` different blocks expected next, soonest first."""
-        recent = list(self._recent[-2:])
+        two, one, blocks = self._after_two, self._after_one, self.blocks
+        if not self._recent:
+            before, last = -1, blocks - 1
+        else:
+            before, last = self._recent[0] if len(self._recent) == 2 else -1, self._recent[-1]
         found: list[int] = []
-        for _ in range(2 * self.blocks):
-            following = self._successor(recent)
+        for _ in range(2 * blocks):
+            following = two.get((before, last))
+            if following is None:
+                following = one.get(last)
+                if following is None:
+                    following = (last + 1) % blocks
+            before, last = last, following
             if following not in found:
                 found.append(following)
                 if len(found) == count:
                     break
-            recent = [*recent[-1:], following]
         return found
 
     def forget(self, block: int) -> None:
@@ -159,15 +169,6 @@ class Schedule:
         if len(self._recent) == 2:
             self._after_two[(self._recent[0], self._recent[1])] = block
         self._recent = [*self._recent[-1:], block]
-
-    def _successor(self, recent: list[int]) -> int:
-        if not recent:
-            return 0
-        if len(recent) == 2:
-            known = self._after_two.get((recent[0], recent[1]))
-            if known is not None:
-                return known
-        return self._after_one.get(recent[-1], (recent[-1] + 1) % self.blocks)
 
     def _victim(self, keep: tuple[int, ...]) -> int | None:
         """The buffer to overwrite: an empty one, else the least recently used that nobody needs."""

@@ -93,11 +93,11 @@ class CopyEngine:
         self._device.synchronize()
 
     def _fill(self, slot: Slot, source: HostSource, label: str, last_read: Event) -> None:
-        with torch.inference_mode(False), torch.no_grad():
-            if last_read is not None:
-                self._device.wait(self._stream, last_read)
-            start = self._device.record(self._stream) if self._trace else None
-            last = source.fill(slot.buffer, self._stream, label)
-            slot.ready = self._device.record(last)
-            if self._trace:
-                self.spans.append(CopySpan(label, start, slot.ready, source.moved_bytes))
+        # Bytes neither want gradients nor are they inference tensors, so the caller's modes do not matter here.
+        if last_read is not None:
+            self._device.wait(self._stream, last_read)
+        start = self._device.record(self._stream) if self._trace else None
+        last = source.fill(slot.buffer, self._stream, label)
+        slot.ready = self._device.record(last)
+        if self._trace:
+            self.spans.append(CopySpan(label, start, slot.ready, source.moved_bytes))

@@ -221,6 +221,9 @@ class Streamer:
         if self._trace:
             start = self._device.record(self._device.compute_stream())
             self._open_spans[block.index] = (asked, start)
+        if visit.fetch is None:
+            # What comes next was asked for when the block before ended.
+            return
         try:
             self._prefetch()
         except BaseException:

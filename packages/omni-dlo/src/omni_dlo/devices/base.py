@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -91,6 +91,11 @@ class Device(Protocol):
 
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         """Enqueue a byte copy between two uint8 tensors of one size, in either direction."""
+
+    def copy_many(
+        self, destinations: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], stream: Stream, label: str
+    ) -> None:
+        """:meth:`copy` for each pair, in order."""
 
     def gather(
         self,

@@ -15,7 +15,7 @@ meet at events.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -231,6 +231,12 @@ class SimulatedDevice:
         self._transfer(
             stream, lambda: destination.copy_(source), destination, source.numel(), self.h2d_bytes_per_s, label
         )
+
+    def copy_many(
+        self, destinations: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], stream: Stream, label: str
+    ) -> None:
+        for destination, source in zip(destinations, sources):
+            self.copy(destination, source, stream, label)
 
     def gather(
         self,

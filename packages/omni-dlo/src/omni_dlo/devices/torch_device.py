@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -93,6 +93,11 @@ class CpuDevice:
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         destination.copy_(source)
 
+    def copy_many(
+        self, destinations: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], stream: Stream, label: str
+    ) -> None:
+        torch._foreach_copy_(list(destinations), list(sources))
+
     def gather(
         self,
         stream: Stream,
@@ -175,6 +180,13 @@ class AcceleratorDevice:
     def copy(self, destination: torch.Tensor, source: torch.Tensor, stream: Stream, label: str) -> None:
         with self._module.stream(stream):
             destination.copy_(source, non_blocking=True)
+
+    def copy_many(
+        self, destinations: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], stream: Stream, label: str
+    ) -> None:
+        with self._module.stream(stream):
+            for destination, source in zip(destinations, sources):
+                destination.copy_(source, non_blocking=True)
 
     def gather(
         self,

@@ -18,17 +18,19 @@ class DirectSource:
     def __init__(self, unit: Unit, device: Device) -> None:
         self._device = device
         self._unit = unit
-        self._pairs = [
-            (segment.offset, segment.offset + segment.nbytes, data)
-            for segment, data in zip(unit.layout.segments, unit.segments())
-            if segment.nbytes
-        ]
+        pairs = [pair for pair in zip(unit.layout.segments, unit.segments()) if pair[0].nbytes]
+        self._places = [(segment.offset, segment.offset + segment.nbytes) for segment, _ in pairs]
+        self._sources = [data for _, data in pairs]
+        self._targets: dict[int, list[torch.Tensor]] = {}
         self.moved_bytes = unit.layout.payload_bytes
         self.buffer_bytes = unit.nbytes
 
     def fill(self, buffer: torch.Tensor, stream: Stream, label: str) -> Stream:
-        for start, end, data in self._pairs:
-            self._device.copy(buffer[start:end], data, stream, label)
+        targets = self._targets.get(id(buffer))
+        if targets is None:
+            # A slot's buffer lives as long as its sources, so its identity may stand for it.
+            targets = self._targets[id(buffer)] = [buffer[start:end] for start, end in self._places]
+        self._device.copy_many(targets, self._sources, stream, label)
         return stream
 
     def leaves(self) -> list[torch.Tensor] | None:
