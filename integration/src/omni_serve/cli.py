@@ -74,7 +74,7 @@ def serve(
     """
     from omni_serve.api.settings import ApiSettings
     from omni_serve.deploy import instructions, models, specs
-    from omni_serve.deploy.select import by_rules, require_extras, select
+    from omni_serve.deploy.select import by_rules, require_ready, select
     from omni_serve.engine.config import EngineConfig
     from omni_serve.engine.engine import LocalEngine
     from omni_serve.server import serve as run
@@ -89,7 +89,7 @@ def serve(
         deployment = select(deploy, model_dir)
         if rules:
             deployment = by_rules(deployment)
-        require_extras(deployment)
+        require_ready(deployment)
         asked = deployment.server
         settings = ApiSettings(
             host=asked.host if host is None else host,

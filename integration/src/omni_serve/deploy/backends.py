@@ -21,6 +21,7 @@ class Backend:
         options: The dataclass its options are held to; None where it takes none.
         torch: Whether it runs torch: then model, devices, weights and offload mean something.
         extra: The extra of omni-serve that it needs.
+        built: False for one that can be planned, but whose stage is not built yet.
     """
 
     engine_kind: str
@@ -28,21 +29,22 @@ class Backend:
     options: type[Any] | None
     torch: bool
     extra: str
+    built: bool = True
 
 
 BACKENDS: dict[StageKind, dict[str, Backend]] = {
     "listen": {"whisper": Backend("listen", "voice", TurnConfig, torch=False, extra="voice")},
     "reply": {
         "llama": Backend("reply", "voice", ReplyConfig, torch=False, extra="voice"),
-        "transformers": Backend("reply", "transformers", _NO_OPTIONS, torch=True, extra="transformers"),
+        "transformers": Backend("reply", "transformers", _NO_OPTIONS, torch=True, extra="transformers", built=False),
         "rules": Backend("reply", "rules", _NO_OPTIONS, torch=False, extra="voice"),
     },
     "speak": {"piper": Backend("speak", "voice", SpeakConfig, torch=False, extra="voice")},
     "text": {
         "llama": Backend("reply", "voice", ReplyConfig, torch=False, extra="voice"),
-        "transformers": Backend("reply", "transformers", _NO_OPTIONS, torch=True, extra="transformers"),
+        "transformers": Backend("reply", "transformers", _NO_OPTIONS, torch=True, extra="transformers", built=False),
         "rules": Backend("reply", "rules", _NO_OPTIONS, torch=False, extra="voice"),
     },
-    "diffusion": {"diffusers": Backend("media", "diffusers", _NO_OPTIONS, torch=True, extra="diffusion")},
+    "diffusion": {"diffusers": Backend("media", "diffusers", _NO_OPTIONS, torch=True, extra="diffusion", built=False)},
 }
 """By kind, the default first."""

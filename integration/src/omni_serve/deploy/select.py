@@ -65,10 +65,16 @@ def by_rules(deployment: Deployment) -> Deployment:
     return replace(deployment, stages=stages)
 
 
-def require_extras(deployment: Deployment) -> None:
-    """Raise StartupError with the install line when a stage's extra is not installed."""
+def require_ready(deployment: Deployment) -> None:
+    """Raise StartupError, before anything starts, for a stage that is not built yet or whose extra is not installed."""
     for stage in deployment.stages:
-        extra = BACKENDS[stage.kind][stage.backend].extra
+        backend = BACKENDS[stage.kind][stage.backend]
+        if not backend.built:
+            raise StartupError(
+                f"stage {stage.name}: backend {stage.backend!r} can be planned, but is not built yet; "
+                f"omni-serve plan shows what it would take"
+            )
+        extra = backend.extra
         if stage.backend == "rules":
             continue
         missing = [name for name in _NEEDS[extra] if find_spec(name) is None]
