@@ -6,10 +6,8 @@ bytes only (zmq, iceoryx2, a pipe) are given the leanest common packing: msgpack
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import multiprocessing
-import os
 import pickle
 import secrets
 import struct
@@ -275,7 +273,7 @@ class Iceoryx:
 
         def receive() -> Tree:
             while (sample := subscriber.receive()) is None:
-                listener.blocking_wait_one()
+                listener.blocking_wait()
             whole = bytearray(sample.payload().as_memory_view().cast("B"))
             sample.delete()
             return split(whole)
@@ -351,13 +349,3 @@ def all_contenders() -> tuple[list[Contender], dict[str, str]]:
         except ImportError as error:
             missing[module] = str(error)
     return found, missing
-
-
-def leave_core(core: int) -> None:
-    """Pin this process to one core where there are several, so that two processes do not share one."""
-    with contextlib.suppress(OSError):
-        available = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {available[core % len(available)]})
-
-
-__all__ = ["Contender", "all_contenders", "leave_core"]

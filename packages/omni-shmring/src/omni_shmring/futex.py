@@ -25,8 +25,11 @@ class _Timespec(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+_syscall.argtypes = (
+    ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint,
+)  # fmt: skip
+_syscall.restype = ctypes.c_long
 _number = _NUMBERS.get(platform.machine())
 
 
@@ -40,20 +43,10 @@ def wait(address: int, expected: int, timeout_s: float) -> None:
         return
     fraction, whole = math.modf(max(timeout_s, 0.0))
     limit = _Timespec(int(whole), int(fraction * 1e9))
-    _syscall(
-        ctypes.c_long(_number),
-        ctypes.c_void_p(address),
-        ctypes.c_long(_WAIT),
-        ctypes.c_uint(expected),
-        ctypes.byref(limit),
-        None,
-        0,
-    )
+    _syscall(_number, address, _WAIT, expected, ctypes.addressof(limit), None, 0)
 
 
 def wake_all(address: int) -> None:
     """Wake everybody who sleeps on the word."""
     if _number is not None:
-        _syscall(
-            ctypes.c_long(_number), ctypes.c_void_p(address), ctypes.c_long(_WAKE), ctypes.c_int(_ALL), None, None, 0
-        )
+        _syscall(_number, address, _WAKE, _ALL, None, None, 0)

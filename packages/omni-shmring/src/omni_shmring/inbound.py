@@ -2,107 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from omni_shmring import futex, layout, names, segments
+import msgspec
+
+from omni_shmring import layout, names
 from omni_shmring.codec import Parts
 from omni_shmring.codec.frame import copy_out
 from omni_shmring.errors import DamagedError, DecodeError
-from omni_shmring.inbox import Inbox
-from omni_shmring.liveness import Pulse
-from omni_shmring.mapping import Mapping, attach, unlink
-from omni_shmring.reader import Claim, RingReader
-from omni_shmring.segments import Segment, open_segment
+from omni_shmring.inring import Home, InRing
+from omni_shmring.mapping import attach
+from omni_shmring.reader import Claim
+from omni_shmring.segments import Segment
 
+_monotonic = time.monotonic
 FRESH_S = 0.0002
 """How long a producer seen alive counts as alive when one of its frames is about to be taken."""
 MISS_S = 0.05
 """How often a miss asks whether the producers still live."""
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
-    """What a receiver needs of its transport: the directory, its own inbox and entry, and who it is."""
-
-    directory: int
-    inbox: Inbox
-    entry: int
-    instance: int
-    lives: Callable[[int], bool]
-    found_dead: Callable[[], None]
-
-
-class InRing:
-    """One ring this process reads."""
-
-    def __init__(self, home: Home, name: names.RingName, mapping: Mapping, channel: str) -> None:
-        """Attach. Raises DamagedError when it is not a sound ring."""
-        self.name = name
-        self.channel = channel
-        self.mapping = mapping
-        self.verified_s = -1.0
-        self._home = home
-        self._chunks: list[Mapping] = []
-        self.reader = RingReader(
-            mapping.view,
-            channel,
-            entry=home.entry,
-            receivers=home.inbox.receivers,
-            chunk=self._chunk,
-            segment_key=self._segment_key,
-            receiver_lives=lambda entry: (holder := home.inbox.holder(entry)) != 0 and home.lives(holder),
-            instance_lives=home.lives,
-        )
-        if self.reader.instance != name.instance:
-            raise DamagedError(channel, "its header names another producer than its file")
-        self.pulse = Pulse(home.directory, name.source, name.instance)
-
-    def _chunk(self, number: int) -> memoryview | None:
-        mapping = attach(self._home.directory, self.name.chunk(number))
-        if mapping is None:
-            return None
-        if mapping.nbytes != layout.CHUNK_BYTES:
-            mapping.close()
-            raise DamagedError(self.channel, f"part {number} of its index has {mapping.nbytes:,} bytes")
-        self._chunks.append(mapping)
-        return mapping.view
-
-    def _segment_key(self, number: int, nbytes: int) -> bytes | None:
-        return segments.read_start(self._home.directory, self.name.segment(number), nbytes)
-
-    def open_segment(self, claim: Claim, key: bytes) -> Segment:
-        """Map a claimed frame outside the ring. Raises DamagedError when it is not there as described."""
-        segment = open_segment(
-            self._home.directory, self.name.segment(claim.body.place), layout.key_span(len(key)) + claim.body.nbytes
-        )
-        if segment is None:
-            raise DamagedError(self.channel, f"frame {claim.body.place} outside the ring is gone or has another size")
-        return segment
-
-    def remove_segment(self, claim: Claim) -> None:
-        """Remove a taken frame's file at once; the producer would, at its next sweep."""
-        unlink(self._home.directory, self.name.segment(claim.body.place))
-
-    def tell_lingering(self) -> None:
-        """Wake a producer that waits in close() for this."""
-        words = self.reader.words
-        words[layout.W_DRAINED] = (words[layout.W_DRAINED] + 1) & 0xFFFFFFFF
-        futex.wake_all(self.mapping.address + 8 * layout.W_DRAINED)
-
-    def let_go(self) -> None:
-        """Unmap; leases keep what they look at."""
-        self.reader.close_views()
-        for mapping in (*self._chunks, self.mapping):
-            mapping.close()
-        self._chunks.clear()
-        self.pulse.close()
-
-
-@dataclass(slots=True)
-class Taken:
+class Taken(msgspec.Struct):
     """A frame that now belongs to this receiver."""
 
     parts: Parts
@@ -116,7 +39,6 @@ class Held:
 
     ring: InRing
     claim: Claim
-    key: bytes
     view: memoryview
     segment: Segment | None
 
@@ -133,6 +55,7 @@ class Inbound:
         self._rings: list[InRing] = []
         self._aside: set[str] = set()
         self._seen_rings = 0
+        self._rings_word = home.inbox.rings_word
         self._next_check_s = 0.0
         self._report: DamagedError | None = None
 
@@ -146,12 +69,12 @@ class Inbound:
         if found is None:
             return None
         ring, claim = found
-        return self._copy(ring, claim, key)
+        return self._copy(ring, claim)
 
     def take_exact(self, key: bytes, instance: int, serial: int, mark: int) -> Taken | None:
         """One exact publication; None when it is gone."""
         found = self._find_exact(key, instance, serial, mark)
-        return None if found is None else self._copy(found[0], found[1], key)
+        return None if found is None else self._copy(found[0], found[1])
 
     def hold(self, key: bytes) -> Held | None:
         """Lease the message under ``key``; None when it is not there (yet)."""
@@ -159,32 +82,24 @@ class Inbound:
         if found is None:
             return None
         ring, claim = found
-        segment = None
         try:
-            if claim.body.kind == layout.IN_SEGMENT:
-                segment = ring.open_segment(claim, key)
-                view = segment.view[layout.key_span(len(key)) :]
-            else:
-                view = ring.mapping.view[claim.body.place : claim.body.place + claim.body.nbytes]
+            view, segment = ring.frame(claim)
         except DamagedError:
-            ring.reader.finish(claim, key)
+            ring.reader.finish(claim)
             self._set_aside(ring)
             raise
         except BaseException:
-            ring.reader.step_back(claim)
+            ring.reader.step_back()
             raise
         ring.reader.hold(claim, self._home.instance)
-        return Held(ring, claim, key, view, segment)
+        return Held(ring, claim, view, segment)
 
     def release(self, held: Held) -> None:
         """End a lease: its space goes back to the producer."""
-        held.view.release()
+        with contextlib.suppress(BufferError):
+            held.view.release()  # unless the user still has an array of it, which the rules of a lease forbid to use
         if held.ring in self._rings:
-            held.ring.reader.release(held.claim, held.key)
-            if held.segment is not None:
-                held.ring.remove_segment(held.claim)
-            if held.ring.reader.lingering:
-                held.ring.tell_lingering()
+            held.ring.finish(held.claim)
         if held.segment is not None:
             held.segment.close()
 
@@ -231,15 +146,18 @@ class Inbound:
                     self._set_aside(ring)
                     raise
             else:
-                if self._look_for_rings():
+                if self._rings_word[0] != self._seen_rings and self._look_for_rings():
                     continue
-                now = time.monotonic()
+                now = _monotonic()
                 if now >= self._next_check_s:
                     self._next_check_s = now + MISS_S
-                    for ring in list(self._rings):
-                        if not ring.reader.open or not ring.pulse.beats():
-                            self._drop(ring)
+                    self._drop_dead()
                 return None
+
+    def _drop_dead(self) -> None:
+        for ring in list(self._rings):
+            if not ring.reader.open or not ring.pulse.beats():
+                self._drop(ring)
 
     def _find_exact(self, key: bytes, instance: int, serial: int, mark: int) -> tuple[InRing, Claim] | None:
         self._look_for_rings()
@@ -259,46 +177,39 @@ class Inbound:
 
     def _deliverable(self, ring: InRing) -> bool:
         """Whether the producer of a frame that is about to be taken still answers for it."""
-        if not ring.reader.open:
+        if ring.reader.words[layout.W_STATE] != layout.STATE_OPEN:
             return False
-        now = time.monotonic()
+        now = _monotonic()
         if now - ring.verified_s < FRESH_S:
             return True
         ring.verified_s = now
         return ring.pulse.beats()
 
-    def _copy(self, ring: InRing, claim: Claim, key: bytes) -> Taken:
+    def _copy(self, ring: InRing, claim: Claim) -> Taken:
         reader = ring.reader
-        outside = claim.body.kind == layout.IN_SEGMENT
         segment = None
         try:
-            if outside:
-                segment = ring.open_segment(claim, key)
-                parts = copy_out(segment.view[layout.key_span(len(key)) :])
-            else:
-                parts = copy_out(ring.mapping.view[claim.body.place : claim.body.place + claim.body.nbytes])
+            view, segment = ring.frame(claim)
+            parts = copy_out(view)
         except (DamagedError, DecodeError) as error:
-            reader.finish(claim, key)
+            reader.finish(claim)
             self._set_aside(ring)
             if isinstance(error, DecodeError):
                 raise DamagedError(self._channel, error.reason) from None
             raise
         except BaseException:
-            reader.step_back(claim)  # no memory for the copy, or an interrupt: the frame stays
+            reader.step_back()  # no memory for the copy, or an interrupt: the frame stays
             raise
         finally:
             if segment is not None:
+                view.release()
                 segment.close()
-        reader.finish(claim, key)
-        if outside:
-            ring.remove_segment(claim)
-        if reader.lingering:
-            ring.tell_lingering()
-        return Taken(parts, claim.body.nbytes, outside)
+        ring.finish(claim)
+        return Taken(parts, claim.nbytes, claim.kind != layout.IN_RING)
 
     def _look_for_rings(self) -> bool:
         """Attach to rings that have appeared since the last look; True when there was reason to look."""
-        rings = self._home.inbox.rings
+        rings = self._rings_word[0]
         if rings == self._seen_rings:
             return False
         attached = {str(ring.name): ring for ring in self._rings}

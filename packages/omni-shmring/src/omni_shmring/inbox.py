@@ -7,9 +7,10 @@ none of them is ever incremented: a word that must change gets a value that nobo
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from omni_shmring import futex, layout, names
 from omni_shmring.errors import ScopeError, TooManyReceiversError
@@ -24,8 +25,9 @@ _MAGIC = 0x31786F62_6E69736F
 _BYTES = layout.PAGE
 
 
-def _fresh_value() -> int:
-    return secrets.randbits(63) << 1 | 1
+def _fresh_values() -> Iterator[int]:
+    """Values that change from one to the next in their low 32 bits, and that no other process is likely to write."""
+    return map((0xFFFFFFFFFFFFFFFF).__and__, itertools.count(secrets.randbits(63), 0x9E3779B97F4A7C15))
 
 
 class Inbox:
@@ -60,6 +62,11 @@ class Inbox:
         self._mapping: Mapping = mapping
         self.words = mapping.view.cast("Q")
         self._fence = full_fence()
+        self._fresh = _fresh_values()
+        self.receiver_count = self.words[_W_COUNT : _W_COUNT + 1]
+        """One word: how many entries have ever been in use (bounds what others must look at)."""
+        self.rings_word = self.words[_W_RINGS : _W_RINGS + 1]
+        """One word that changes whenever a ring for this stage is created or closed."""
         self._bell_address = mapping.address + 8 * _W_BELL
         self._pipes: dict[int, int] = {}
 
@@ -87,20 +94,9 @@ class Inbox:
         self.words[_W_PIPES + entry] = 0
         self.words[_W_ENTRIES + entry] = 0
 
-    def receivers(self) -> int:
-        """How many entries have ever been in use (bounds what others must look at)."""
-        count: int = self.words[_W_COUNT]
-        return min(count, layout.MAX_RECEIVERS)
-
     def holder(self, entry: int) -> int:
         """The instance at an entry, 0 for none."""
         found: int = self.words[_W_ENTRIES + entry]
-        return found
-
-    @property
-    def rings(self) -> int:
-        """A word that changes whenever a ring for this stage is created or closed."""
-        found: int = self.words[_W_RINGS]
         return found
 
     def arm(self) -> int:
@@ -122,7 +118,7 @@ class Inbox:
 
     def announce_rings(self) -> None:
         """Tell the stage that a ring came or went, and wake it."""
-        self.words[_W_RINGS] = _fresh_value()
+        self.words[_W_RINGS] = next(self._fresh)
         self.ring()
 
     def ring(self) -> None:
@@ -138,9 +134,9 @@ class Inbox:
     def _wake(self) -> None:
         words = self.words
         words[_W_ALARM] = 0
-        words[_W_BELL] = _fresh_value()
+        words[_W_BELL] = next(self._fresh)
         futex.wake_all(self._bell_address)
-        for entry in range(self.receivers()):
+        for entry in range(min(self.receiver_count[0], layout.MAX_RECEIVERS)):
             if words[_W_PIPES + entry]:
                 self._write_pipe(words[_W_ENTRIES + entry])
 
@@ -167,5 +163,7 @@ class Inbox:
         for fd in self._pipes.values():
             os.close(fd)
         self._pipes.clear()
+        self.receiver_count.release()
+        self.rings_word.release()
         self.words.release()
         self._mapping.close()

@@ -51,10 +51,17 @@ UNCLAIMED = 0
 CONSUMED = (1 << 64) - 1
 """A claim word is one of these, or the instance that holds a lease."""
 
-IN_RING, IN_SEGMENT = 1, 2
+IN_RING, IN_SEGMENT, IN_SPARE = 1, 2, 3
+"""Where a frame is: in the data area, in a file the receiver removes, or in one the producer uses again."""
 
-_BODY = struct.Struct("<QQQQHHI")  # mark, previous head, place, frame bytes, kind, key bytes, check
-_CHECKED = struct.Struct("<QQQQHH")
+BODY = struct.Struct("<IQQQQHH")  # check, mark, previous head, place, frame bytes, kind, key bytes; then the key
+CHECKED = struct.Struct("<QQQQHH")
+CHECK_BYTES = 4
+FIELDS_BYTES = BODY.size
+"""Where the inline key begins in a body. The check covers what follows it: the fields and the key."""
+
+Entry = tuple[int, int, int, int, int, int, int]
+"""A body as it is unpacked: (check, mark, previous head, place, frame bytes, kind, key bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +97,24 @@ class Geometry:
         return zlib.crc32(struct.pack("<4Q", MAGIC, FORMAT, self.slots, self.data_bytes))
 
 
-@dataclass(frozen=True, slots=True)
 class Index:
-    """Where the three arrays of ``slots`` publications stand, ``start`` being a multiple of 64 bytes."""
+    """Where the three arrays of ``slots`` publications stand, ``start`` being a multiple of 64 bytes.
 
-    start: int
-    slots: int
+    Attributes:
+        marks: First mark, in words.
+        claims: First claim, in words.
+        bodies: First body, in bytes.
+        end: First byte after the index.
+    """
 
-    @property
-    def marks(self) -> int:
-        """First mark, in words."""
-        return self.start // 8
+    __slots__ = ("bodies", "claims", "end", "marks", "slots")
 
-    @property
-    def claims(self) -> int:
-        """First claim, in words."""
-        return self.marks + self.slots
-
-    @property
-    def bodies(self) -> int:
-        """First body, in bytes."""
-        return self.start + 16 * self.slots
-
-    @property
-    def end(self) -> int:
-        """First byte after the index."""
-        return self.bodies + BODY_BYTES * self.slots
+    def __init__(self, start: int, slots: int) -> None:
+        self.slots = slots
+        self.marks = start // 8
+        self.claims = self.marks + slots
+        self.bodies = start + 16 * slots
+        self.end = self.bodies + BODY_BYTES * slots
 
 
 CHUNK_BYTES = Index(0, CHUNK_SLOTS).end
@@ -145,38 +144,6 @@ def mark_slot(mark: int) -> int:
 def mark_holds(mark: int) -> bool:
     """Whether a mark's check agrees with the rest of it."""
     return (mark >> 8) % 251 == mark & 0xFF
-
-
-class Body:
-    """What a slot says about its publication."""
-
-    __slots__ = ("key_bytes", "kind", "nbytes", "place", "previous")
-
-    def __init__(self, previous: int, place: int, nbytes: int, kind: int, key_bytes: int) -> None:
-        self.previous = previous
-        self.place = place
-        self.nbytes = nbytes
-        self.kind = kind
-        self.key_bytes = key_bytes
-
-
-def pack_body(mark: int, previous: int, place: int, nbytes: int, kind: int, key: bytes) -> bytes:
-    """The bytes of a slot's body; the key stands inline when it is short, else at the start of the frame's place."""
-    fields = _CHECKED.pack(mark, previous, place, nbytes, kind, len(key))
-    packed = fields + zlib.crc32(key, zlib.crc32(fields)).to_bytes(4, "little")
-    return packed + key if len(key) <= INLINE_KEY_BYTES else packed
-
-
-def unpack_body(view: memoryview, offset: int) -> tuple[int, Body, int]:
-    """(mark, body, check) as they stand at ``offset``; the caller compares with :func:`body_check`."""
-    mark, previous, place, nbytes, kind, key_length, check = _BODY.unpack_from(view, offset)
-    return mark, Body(previous, place, nbytes, kind, key_length), check
-
-
-def body_check(mark: int, body: Body, key: bytes) -> int:
-    """The check that belongs to a body and its key."""
-    fields = _CHECKED.pack(mark, body.previous, body.place, body.nbytes, body.kind, body.key_bytes)
-    return zlib.crc32(key, zlib.crc32(fields))
 
 
 def key_span(key_length: int) -> int:

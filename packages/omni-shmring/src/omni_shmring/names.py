@@ -38,15 +38,23 @@ def key_bytes(key: object) -> bytes:
     Raises:
         InvalidArgumentError: not a text, not encodable, or longer than 65,535 bytes.
     """
+    try:
+        raw: bytes = key.encode()  # type: ignore[attr-defined]
+    except (AttributeError, UnicodeEncodeError):
+        raw = _refuse_key(key)
+    if type(raw) is not bytes or len(raw) > MAX_KEY_BYTES or not isinstance(key, str):
+        _refuse_key(key)
+    return raw
+
+
+def _refuse_key(key: object) -> bytes:
     if not isinstance(key, str):
         raise InvalidArgumentError(f"key is {key!r}; it must be a text")
     try:
-        raw = key.encode()
+        nbytes = len(key.encode())
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(f"key is {key!r}, which is not valid UTF-8: {error.reason}") from None
-    if len(raw) > MAX_KEY_BYTES:
-        raise InvalidArgumentError(f"key {key[:40]!r}… has {len(raw):,} bytes; at most {MAX_KEY_BYTES:,} travel")
-    return raw
+    raise InvalidArgumentError(f"key {key[:40]!r}… has {nbytes:,} bytes; at most {MAX_KEY_BYTES:,} travel")
 
 
 def digest(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,14 +10,12 @@ from omni_shmring import layout, names, segments
 from omni_shmring.codec import Frame
 from omni_shmring.errors import BacklogError, NoSpaceError
 from omni_shmring.inbox import Inbox
-from omni_shmring.mapping import Mapping, create, room_bytes, unlink
+from omni_shmring.mapping import room_bytes, unlink
+from omni_shmring.outring import OutRing
 from omni_shmring.stats import Counters, EdgeStats
-from omni_shmring.writer import Publication, RingWriter
+from omni_shmring.writer import Publication
 
 log = logging.getLogger("omni_shmring")
-
-INDEX_FROM = 32
-"""From how many pending messages on their keys are indexed by request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,66 +29,6 @@ class Route:
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.dest}"
-
-
-class OutRing:
-    """One ring this process fills."""
-
-    def __init__(
-        self,
-        directory: int,
-        name: names.RingName,
-        ring_bytes: int,
-        inbox: Inbox,
-        lives: Callable[[int], bool],
-    ) -> None:
-        """Create the ring's file and make it known to the stage. Raises NoSpaceError."""
-        self.name = name
-        self._directory = directory
-        geometry = layout.Geometry.for_ring(ring_bytes)
-        scratch = names.scratch_file(name.instance, f"ring.{name.dest}.{name.serial:x}")
-        self.mapping = create(directory, scratch, geometry.file_bytes, f"a ring of {ring_bytes:,} bytes")
-        self._chunks: list[Mapping] = []
-        self.writer = RingWriter(
-            self.mapping.view,
-            geometry,
-            grow=self._grow,
-            receiver_lives=lambda entry: (holder := inbox.holder(entry)) != 0 and lives(holder),
-            instance_lives=lives,
-        )
-        self.writer.format(name.instance)
-        # Only now does it get its name: nobody sees a ring without its header.
-        os.rename(scratch, str(name), src_dir_fd=directory, dst_dir_fd=directory)
-        self.quarter_bytes = geometry.data_bytes // 4
-        self.segments = 0
-
-    def _grow(self, number: int) -> memoryview:
-        mapping = create(self._directory, self.name.chunk(number), layout.CHUNK_BYTES, "a longer index")
-        self._chunks.append(mapping)
-        return mapping.view
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing of it is pending or being copied."""
-        return not self.writer.pending and not self.writer.limbo
-
-    def remove(self, state: int) -> None:
-        """Close the ring for its receivers, and its files for everybody."""
-        self.writer.set_state(state)
-        for publication in (*self.writer.pending.values(), *self.writer.limbo):
-            if publication.kind == layout.IN_SEGMENT:
-                unlink(self._directory, self.name.segment(publication.place))
-        for number in range(len(self._chunks)):
-            unlink(self._directory, self.name.chunk(number))
-        unlink(self._directory, str(self.name))
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Unmap."""
-        self.writer.close_views()
-        for mapping in (*self._chunks, self.mapping):
-            mapping.close()
-        self._chunks.clear()
 
 
 class Outbound:
@@ -117,9 +54,6 @@ class Outbound:
         self._serial = 0
         self._told = False
         self.inbox = Inbox(directory, route.dest_digest, instance)
-        self._pending: dict[bytes, tuple[OutRing, Publication]] = {}
-        self._chunks_of: dict[bytes, dict[bytes, None]] = {}
-        self._indexed = False
         self._draining: list[OutRing] = []
         try:
             self.ring = self._open_ring()
@@ -136,75 +70,75 @@ class Outbound:
         """
         ring = self.ring
         writer = ring.writer
-        if not writer.usable:
-            ring = self._replace_condemned()
+        if ring.degraded or writer.words[layout.W_STATE] != layout.STATE_OPEN:
+            ring = self._renew()
             writer = ring.writer
-        elif ring.quarter_bytes * 4 < self._ring_bytes:
-            ring = self._try_full_ring()
-            writer = ring.writer
-        writer.sweep_oldest(self._gone)
         nbytes = frame.nbytes
+        pending = writer.pending
+        if pending:
+            writer.sweep_oldest()
+            if writer.full_index:
+                self._make_slots(nbytes)
         publication = None
-        if layout.key_span(len(key)) + nbytes <= ring.quarter_bytes:
-            publication = self._reserve(writer, key, nbytes, True)
+        if len(key) + nbytes <= ring.quarter_bytes:
+            publication = writer.reserve(key, nbytes)
             if publication is None:
                 self.sweep()
-                publication = self._reserve(writer, key, nbytes, True)
+                publication = writer.reserve(key, nbytes)
         counters = self._counters
         if publication is not None:
-            frame.write(writer.view, offset := writer.frame_offset(publication), ring.mapping.address + offset)
+            offset = writer.data_offset + publication.place
+            if len(key) > layout.INLINE_KEY_BYTES:
+                offset += layout.key_span(len(key))
+            frame.write(writer.view, offset, ring.mapping.address + offset)
             counters.ring_puts += 1
             counters.ring_put_bytes += nbytes
         else:
-            publication = self._reserve(writer, key, nbytes, False)
-            assert publication is not None
-            ring.segments += 1
-            publication.place = ring.segments
-            self._write_segment(ring, publication, frame)
+            publication = self._put_outside(ring, key, frame)
             counters.segment_puts += 1
             counters.segment_put_bytes += nbytes
-        earlier = self._pending.get(key)
-        if earlier is not None and self._retire(key, *earlier):
+        if (key in pending or self._draining) and self._retire(key):
             counters.retired += 1
         writer.commit(publication)
-        self._pending[key] = (ring, publication)
-        if self._indexed or len(self._pending) > INDEX_FROM:
-            self._index(key)
+        if writer.gone_outside:
+            self._let_go_outside()
         self.inbox.ring()
-        counters.puts += 1
-        counters.put_bytes += nbytes
         return ring, publication
 
     def pending_bytes_under(self, key: bytes) -> int:
         """Bytes that a new put of this key would free."""
-        earlier = self._pending.get(key)
-        return 0 if earlier is None else earlier[1].nbytes + len(key)
+        for ring in self._rings():
+            earlier = ring.writer.pending.get(key)
+            if earlier is not None:
+                return earlier.nbytes + len(key)
+        return 0
 
     def cancel(self, key: bytes) -> bool:
         """Retire exactly one key; True when it is certain that nobody got it."""
-        earlier = self._pending.get(key)
-        done = earlier is not None and self._retire(key, *earlier)
+        done = self._retire(key)
+        self._let_go_outside()
         self._counters.cancelled += done
         return done
 
     def cancel_prefix(self, prefix: bytes) -> int:
         """Retire the keys that are ``prefix`` and then digits only; how many of them nobody got."""
-        keys = self._chunks_of.get(prefix.rstrip(names.DIGITS), {}) if self._indexed else self._pending
-        shortest = len(prefix) + 1
-        chunks = [key for key in keys if len(key) >= shortest and key.startswith(prefix)]
-        if not self._indexed:
-            chunks = [key for key in chunks if not key[len(prefix) :].strip(names.DIGITS)]
-        return sum([self.cancel(key) for key in chunks])
+        done = 0
+        for ring in self._rings():
+            writer = ring.writer
+            done += sum([writer.retire(publication) for publication in writer.chunks_of(prefix)])
+        self._let_go_outside()
+        self._counters.cancelled += done
+        return done
 
     def sweep(self) -> None:
         """Take note of everything that receivers finished."""
-        self.ring.writer.sweep(self._gone)
-        for ring in list(self._draining):
-            ring.writer.sweep(self._gone)
-            if ring.idle:
-                self._draining.remove(ring)
-                ring.remove(layout.STATE_CLOSED)
-                self.inbox.announce_rings()
+        for ring in self._rings():
+            ring.writer.sweep()
+        self._let_go_outside()
+        for ring in [ring for ring in self._draining if ring.idle]:
+            self._draining.remove(ring)
+            ring.remove(layout.STATE_CLOSED)
+            self.inbox.announce_rings()
 
     def stats(self) -> EdgeStats:
         """The edge now."""
@@ -212,7 +146,7 @@ class Outbound:
         writer = self.ring.writer
         return EdgeStats(
             dest=self.route.dest,
-            pending=len(self._pending),
+            pending=self.pending,
             pending_bytes=self.pending_bytes,
             ring_bytes=writer.geometry.data_bytes,
             ring_used_bytes=writer.space.used,
@@ -222,16 +156,16 @@ class Outbound:
     @property
     def pending(self) -> int:
         """How many messages are unclaimed, as far as is known since the last sweep."""
-        return len(self._pending)
+        return sum(len(ring.writer.pending) for ring in self._rings())
 
     @property
     def pending_bytes(self) -> int:
         """Unclaimed bytes, as far as is known since the last sweep."""
-        return sum(ring.writer.pending_bytes for ring in (self.ring, *self._draining))
+        return sum(ring.writer.pending_bytes for ring in self._rings())
 
     def linger(self, on: bool) -> None:
         """Ask receivers to say when they took something."""
-        for ring in (self.ring, *self._draining):
+        for ring in self._rings():
             ring.writer.words[layout.W_LINGER] = int(on)
 
     def drained_word(self) -> tuple[int, int]:
@@ -242,8 +176,10 @@ class Outbound:
         """Close all rings; how many messages were dropped."""
         self.sweep()
         dropped = 0
-        for ring in (self.ring, *self._draining):
+        for ring in self._rings():
             dropped += sum([ring.writer.retire(p) for p in list(ring.writer.pending.values())])
+        self._let_go_outside()
+        for ring in self._rings():
             ring.remove(layout.STATE_CLOSED)
         self._draining.clear()
         self.inbox.announce_rings()
@@ -252,7 +188,7 @@ class Outbound:
 
     def let_go(self) -> None:
         """Unmap everything and remove nothing (in a forked child)."""
-        for ring in (self.ring, *self._draining):
+        for ring in self._rings():
             ring.let_go()
         self.inbox.close()
 
@@ -267,6 +203,7 @@ class Outbound:
                 log.warning("edge %s runs without a ring for now: %s", self.route, error)
                 self._told = True
             ring = self._new_ring(0)
+            ring.degraded = True
         self.inbox.announce_rings()
         return ring
 
@@ -275,13 +212,19 @@ class Outbound:
         name = names.RingName(self.route.dest_digest, self.route.source_digest, self._instance, self._serial)
         return OutRing(self._directory, name, ring_bytes, self.inbox, self._lives)
 
-    def _try_full_ring(self) -> OutRing:
-        """Room has returned: start a ring of the configured size and let the other drain."""
+    def _rings(self) -> list[OutRing]:
+        return [self.ring, *self._draining] if self._draining else [self.ring]
+
+    def _renew(self) -> OutRing:
+        """The ring has been set aside, or runs without a data area: start another where that is possible."""
+        if not self.ring.writer.usable:
+            return self._replace_condemned()
         if room_bytes(self._directory) >= layout.Geometry.for_ring(self._ring_bytes).file_bytes:
             try:
                 fresh = self._new_ring(self._ring_bytes)
             except NoSpaceError:
                 return self.ring  # somebody was faster; the edge goes on as it is
+            # Room has returned. What is pending stays where it is until it has been taken.
             self._draining.append(self.ring)
             self.ring = fresh
             self.inbox.announce_rings()
@@ -292,69 +235,78 @@ class Outbound:
         """A receiver found the ring damaged: drop what it held, and start a fresh one."""
         broken = self.ring
         fresh = self._open_ring()
-        lost = [p.key for p in broken.writer.pending.values()]
-        for key in lost:
-            self._forget(key)
+        lost = len(broken.writer.pending)
         log.error(
-            "edge %s: a receiver found ring %s damaged; %d unclaimed messages lost", self.route, broken.name, len(lost)
+            "edge %s: a receiver found ring %s damaged; %d unclaimed messages lost", self.route, broken.name, lost
         )
-        self._counters.dropped += len(lost)
+        self._counters.dropped += lost
         self._counters.damaged += 1
         broken.remove(layout.STATE_CONDEMNED)
         self.ring = fresh
         return fresh
 
-    def _reserve(self, writer: RingWriter, key: bytes, nbytes: int, in_ring: bool) -> Publication | None:
-        if writer.full_index:
-            self.sweep()
-            if writer.full_index:
-                raise BacklogError(str(self.route), nbytes, self.pending_bytes, self.pending_bytes, self.pending)
-        return writer.reserve(key, nbytes, in_ring)
+    def _make_slots(self, nbytes: int) -> None:
+        self.sweep()
+        if self.ring.writer.full_index:
+            raise BacklogError(str(self.route), nbytes, self.pending_bytes, self.pending_bytes, self.pending)
 
-    def _write_segment(self, ring: OutRing, publication: Publication, frame: Frame) -> None:
-        key = publication.key
+    def _put_outside(self, ring: OutRing, key: bytes, frame: Frame) -> Publication:
+        """Write a frame into a file of its own: one that is used again where the ring keeps few, else one for once."""
+        writer, span = ring.writer, layout.key_span(len(key))
+        if writer.gone_outside:
+            self._let_go_outside()
+        fresh = ring.segments + 1
+        taken = None if ring.degraded else ring.spares.take(span + frame.nbytes, fresh)
+        if taken is not None:
+            number, mapping = taken
+            ring.segments += number == fresh
+            try:
+                publication = writer.reserve_outside(key, frame.nbytes, number, layout.IN_SPARE)
+            except BaseException:
+                ring.spares.give_back(number)
+                raise
+            if span:
+                mapping.view[: len(key)] = key
+            frame.write(mapping.view, span, mapping.address + span)
+            return publication
+        ring.segments += 1
+        publication = writer.reserve_outside(key, frame.nbytes, ring.segments, layout.IN_SEGMENT)
         buffers = frame.buffers()
-        if span := layout.key_span(len(key)):
+        if span:
             buffers.insert(0, memoryview(key + bytes(span - len(key))))
+        name = ring.name.segment(publication.place)
         try:
-            segments.write(self._directory, ring.name.segment(publication.place), buffers, span + frame.nbytes)
+            try:
+                segments.write(self._directory, name, buffers, span + frame.nbytes)
+            except NoSpaceError:
+                if not self._drop_spares():
+                    raise
+                segments.write(self._directory, name, buffers, span + frame.nbytes)
         except BaseException:
-            ring.writer.abandon(publication)
+            writer.abandon(publication)
             raise
+        return publication
 
-    def _retire(self, key: bytes, ring: OutRing, publication: Publication) -> bool:
-        certain = ring.writer.retire(publication)
-        self._remove_segment(ring, publication)
-        self._forget(key)
-        return certain
+    def _drop_spares(self) -> bool:
+        """Make room: remove what is only kept for use again; whether there was any."""
+        self.sweep()
+        dropped = [ring.spares.drop_free() for ring in self._rings()]
+        return any(dropped)
 
-    def _gone(self, publication: Publication) -> None:
-        """A receiver has finished with it."""
-        found = self._pending.get(publication.key)
-        if found is not None and found[1] is publication:
-            self._remove_segment(found[0], publication)
-            self._forget(publication.key)
+    def _retire(self, key: bytes) -> bool:
+        for ring in self._rings():
+            earlier = ring.writer.pending.get(key)
+            if earlier is not None:
+                return ring.writer.retire(earlier)
+        return False
 
-    def _index(self, key: bytes) -> None:
-        """Keep keys by what precedes their last digits, so that a request's chunks are found without a search.
-
-        Only while many are pending: few are searched faster than they are indexed.
-        """
-        for each in (key,) if self._indexed else self._pending:
-            self._chunks_of.setdefault(each.rstrip(names.DIGITS), {})[each] = None
-        self._indexed = True
-
-    def _forget(self, key: bytes) -> None:
-        self._pending.pop(key, None)
-        if self._indexed:
-            prefix = key.rstrip(names.DIGITS)
-            group = self._chunks_of.get(prefix)
-            if group is not None:
-                group.pop(key, None)
-                if not group:
-                    del self._chunks_of[prefix]
-            self._indexed = bool(self._pending)
-
-    def _remove_segment(self, ring: OutRing, publication: Publication) -> None:
-        if publication.kind == layout.IN_SEGMENT:
-            unlink(self._directory, ring.name.segment(publication.place))
+    def _let_go_outside(self) -> None:
+        """See to the files of frames that nobody needs any more."""
+        for ring in self._rings():
+            gone = ring.writer.gone_outside
+            while gone:
+                publication = gone.pop()
+                if publication.kind == layout.IN_SPARE:
+                    ring.spares.give_back(publication.place)
+                else:
+                    unlink(self._directory, ring.name.segment(publication.place))

@@ -11,32 +11,41 @@ Two receivers cannot both pass step 2: the fence makes at least one see the othe
 that the producer has withdrawn the mark. A receiver that dies in between leaves its mark in a busy word whose owner is
 dead, and the next receiver ignores that. The producer withdraws a publication by clearing the mark, fence, and looking
 at the same busy words, so it never reuses memory that somebody copies from.
+
+The functions that run for every message are written out flat: a call costs as much as the loads it would wrap.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
+import msgspec
 import numpy as np
 
 from omni_shmring import layout
 from omni_shmring.errors import DamagedError
 from omni_shmring.fences import full_fence, order_fence
 
+_crc32 = zlib.crc32
+_unpack = layout.BODY.unpack_from
+_OUTSIDE = (layout.IN_SEGMENT, layout.IN_SPARE)
 
-class Claim:
-    """A publication that this receiver alone holds until it finishes or steps back.
+Chunk = tuple[memoryview, memoryview, layout.Index, int]
 
-    ``body.place`` is the offset of its frame in the ring's memory, or the number of its segment.
-    """
 
-    __slots__ = ("at", "body", "claims", "mark")
+class Claim(msgspec.Struct):
+    """A publication that this receiver alone holds until it finishes or steps back."""
 
-    def __init__(self, mark: int, body: layout.Body, claims: memoryview, at: int) -> None:
-        self.mark = mark
-        self.body = body
-        self.claims = claims
-        self.at = at
+    key: bytes
+    mark: int
+    kind: int
+    place: int
+    """Offset of its frame in the ring's memory, or the number of its segment."""
+    nbytes: int
+    words: memoryview
+    at: int
+    """Where in ``words`` its claim word is."""
 
 
 class RingReader:
@@ -46,7 +55,7 @@ class RingReader:
         view: The ring's memory.
         name: The channel's name, for errors.
         entry: This receiver's entry in its stage's inbox; None to look only, without a claim ever.
-        receivers: How many entries of the inbox have ever been used.
+        receivers: One word: how many entries of the inbox have ever been used.
         chunk: Gives the memory of a further part of the index; None when it is not there.
         segment_key: Reads the first bytes of a segment (number, length), where a long key stands.
         receiver_lives: Whether the receiver at an entry lives.
@@ -64,7 +73,7 @@ class RingReader:
         name: str,
         *,
         entry: int | None,
-        receivers: Callable[[], int],
+        receivers: memoryview,
         chunk: Callable[[int], memoryview | None],
         segment_key: Callable[[int, int], bytes | None],
         receiver_lives: Callable[[int], bool],
@@ -74,9 +83,11 @@ class RingReader:
         self.name = name
         self.words = words = view.cast("Q")
         self.geometry = self._check_header()
-        self._first = self.geometry.slots
         self.instance = words[layout.W_INSTANCE]
-        self.index: dict[bytes, tuple[int, layout.Body]] = {}
+        self.index: dict[bytes, layout.Entry] = {}
+        """What has been published and not yet been taken from here, by key."""
+        self._first = self.geometry.slots
+        self._data_offset = self.geometry.data_offset
         self._entry = layout.W_BUSY + (entry or 0)
         self._taken = layout.W_TAKEN + (entry or 0)
         self._receivers = receivers
@@ -88,9 +99,7 @@ class RingReader:
         self._order = order_fence()
         self._seen = 0
         self._prune_at = self.PRUNE_AT
-        self._chunks: list[tuple[memoryview, memoryview, layout.Index, int]] = [
-            (view, words, self.geometry.index, 0),
-        ]
+        self._chunks: list[Chunk] = [(view, words, self.geometry.index, 0)]
         if entry is not None:
             words[self._entry] = 0
 
@@ -108,49 +117,31 @@ class RingReader:
         """Tell the producer to start a fresh ring."""
         self.words[layout.W_STATE] = layout.STATE_CONDEMNED
 
-    def poll(self) -> bool:
-        """Learn of new publications; True when there were any. One word is compared when there are none."""
+    def poll(self) -> None:
+        """Learn of new publications. One word is compared when there are none."""
         head = self.words[layout.W_HEAD]
-        if head == self._seen:
-            return False
+        seen = self._seen
+        if head == seen:
+            return
         if self._order is not None:
             self._order()
-        if not layout.mark_holds(head) or layout.mark_number(head) <= layout.mark_number(self._seen):
-            raise DamagedError(self.name, f"its head word {head:#x} cannot follow {self._seen:#x}")
-        seen = layout.mark_number(self._seen)
+        if (head >> 8) % 251 != head & 0xFF or head >> 26 <= seen >> 26:
+            raise DamagedError(self.name, f"its head word {head:#x} cannot follow {seen:#x}")
         found = self._read(head)
-        if found is not None and found[0].previous == self._seen:
-            # The usual case: one new publication.
-            self.index[found[1]] = (head, found[0])
-            self._seen = head
-            if len(self.index) > self._prune_at:
-                self._prune()
-            return True
-        new: list[tuple[bytes, tuple[int, layout.Body]]] = []
-        walk = head
-        while layout.mark_number(walk) > seen:
-            if found is None:
-                new = sorted(self._scan(seen), key=lambda item: item[1][0])
-                break
-            new.append((found[1], (walk, found[0])))
-            walk = found[0].previous
-            if layout.mark_number(walk) > seen:
-                found = self._read(walk)
+        if found is not None and found[1][2] == seen:
+            self.index[found[0]] = found[1]  # the usual case: one new publication
         else:
-            new.reverse()
-        self.index.update(new)
+            self._catch_up(seen >> 26, found)
         self._seen = head
         if len(self.index) > self._prune_at:
             self._prune()
-        return True
 
     def claim(self, key: bytes) -> Claim | None:
         """Take hold of the publication under ``key``; None when there is none to be had now."""
-        found = self.index.get(key)
-        return None if found is None else self.claim_mark(key, *found)
-
-    def claim_mark(self, key: bytes, mark: int, body: layout.Body) -> Claim | None:
-        """Take hold of one exact publication; None when it is gone or another receiver is at it."""
+        entry = self.index.get(key)
+        if entry is None:
+            return None
+        _, mark, _, place, nbytes, kind, key_length = entry
         words, me = self.words, self._entry
         slot = mark >> 8 & layout.MAX_SLOTS - 1
         chunk = self._chunks[0] if slot < self._first else self._chunk(slot)
@@ -159,10 +150,11 @@ class RingReader:
         _, chunk_words, index, base = chunk
         words[me] = mark
         self._fence()
-        count = self._receivers()
+        count = self._receivers[0]
         if count > 1:
-            for entry in range(layout.W_BUSY, layout.W_BUSY + count):
-                if words[entry] == mark and entry != me and self._receiver_lives(entry - layout.W_BUSY):
+            for other in range(min(count, layout.MAX_RECEIVERS)):
+                at = layout.W_BUSY + other
+                if words[at] == mark and at != me and self._receiver_lives(other):
                     words[me] = 0
                     return None
         at = index.claims + slot - base
@@ -171,56 +163,56 @@ class RingReader:
             self._order()
         if previous == layout.CONSUMED or chunk_words[index.marks + slot - base] != mark:
             words[me] = 0
-            self._forget(key, mark)
+            del self.index[key]
             return None
         if previous != layout.UNCLAIMED and self._instance_lives(previous):
             words[me] = 0
             return None
-        return Claim(mark, body, chunk_words, at)
+        if kind == layout.IN_RING:
+            place += self._data_offset
+            if key_length > layout.INLINE_KEY_BYTES:
+                place += layout.key_span(key_length)
+        return Claim(key, mark, kind, place, nbytes, chunk_words, at)
 
     def claim_exact(self, key: bytes, mark: int) -> Claim | None:
         """Take hold of the publication a descriptor names; None when it is gone, taken, or of another key."""
-        if not layout.mark_holds(mark) or self._chunk(layout.mark_slot(mark)) is None:
-            return None
-        found = self._read(mark)
-        return self.claim_mark(key, mark, found[0]) if found is not None and found[1] == key else None
+        self.poll()
+        found = self.index.get(key)
+        return self.claim(key) if found is not None and found[1] == mark else None
 
-    def finish(self, claim: Claim, key: bytes) -> None:
+    def finish(self, claim: Claim) -> None:
         """The frame has been copied: nobody else gets it, and its space goes back to the producer."""
         if self._order is not None:
             self._order()
-        claim.claims[claim.at] = layout.CONSUMED
+        claim.words[claim.at] = layout.CONSUMED
         if self._order is not None:
             self._order()
         words = self.words
         words[self._entry] = 0
         words[self._taken] += 1
-        self._forget(key, claim.mark)
+        found = self.index.get(claim.key)
+        if found is not None and found[1] == claim.mark:
+            del self.index[claim.key]
 
-    def step_back(self, claim: Claim) -> None:
-        """Leave the publication to whoever asks next."""
+    def step_back(self) -> None:
+        """Leave the claimed publication to whoever asks next."""
         self.words[self._entry] = 0
 
     def hold(self, claim: Claim, instance: int) -> None:
-        """Turn a claim into a lease of ``instance``: it outlasts this call, not its holder."""
-        claim.claims[claim.at] = instance
+        """Turn a claim into a lease of ``instance``: it outlasts this call, not its holder. End it with finish."""
+        claim.words[claim.at] = instance
         if self._order is not None:
             self._order()
         self.words[self._entry] = 0
 
-    def release(self, claim: Claim, key: bytes) -> None:
-        """End a lease: the frame counts as taken."""
-        claim.claims[claim.at] = layout.CONSUMED
-        self.words[self._taken] += 1
-        self._forget(key, claim.mark)
-
     def standing(self) -> list[tuple[bytes, int]]:
         """(key, frame bytes) of everything unclaimed, oldest first."""
         found = []
-        for key, (mark, body) in sorted(self._scan(0), key=lambda item: item[1][0]):
-            chunk = self._chunk(layout.mark_slot(mark))
-            if chunk is not None and chunk[1][chunk[2].claims + layout.mark_slot(mark) - chunk[3]] != layout.CONSUMED:
-                found.append((key, body.nbytes))
+        for key, entry in sorted(self._scan(0), key=lambda item: item[1][1]):
+            slot = layout.mark_slot(entry[1])
+            chunk = self._chunk(slot)
+            if chunk is not None and chunk[1][chunk[2].claims + slot - chunk[3]] != layout.CONSUMED:
+                found.append((key, entry[4]))
         return found
 
     def close_views(self) -> None:
@@ -234,15 +226,15 @@ class RingReader:
 
     def _check_header(self) -> layout.Geometry:
         words, size = self.words, len(self.view)
-        if words[layout.W_MAGIC] != layout.MAGIC or words[layout.W_FORMAT] != layout.FORMAT:
+        if size < layout.HEADER_BYTES or words[0] != layout.MAGIC or words[layout.W_FORMAT] != layout.FORMAT:
             raise DamagedError(self.name, "its header is not that of a ring of this version")
         geometry = layout.Geometry(words[layout.W_SLOTS], words[layout.W_DATA_BYTES])
         if geometry.header_check != words[layout.W_HEADER_CHECK] or geometry.file_bytes != size:
             raise DamagedError(self.name, f"its header disagrees with its size of {size:,} bytes")
         return geometry
 
-    def _chunk(self, slot: int) -> tuple[memoryview, memoryview, layout.Index, int] | None:
-        first = self.geometry.slots
+    def _chunk(self, slot: int) -> Chunk | None:
+        first = self._first
         number = 0 if slot < first else 1 + (slot - first) // layout.CHUNK_SLOTS
         while len(self._chunks) <= number:
             known = len(self._chunks) - 1
@@ -253,58 +245,63 @@ class RingReader:
             self._chunks.append((view, view.cast("Q"), layout.Index(0, layout.CHUNK_SLOTS), base))
         return self._chunks[number]
 
-    def _read(self, mark: int) -> tuple[layout.Body, bytes] | None:
-        """Body and key of a publication; None when its slot no longer holds it."""
-        slot = layout.mark_slot(mark)
-        chunk = self._chunk(slot)
+    def _catch_up(self, seen: int, found: tuple[bytes, layout.Entry] | None) -> None:
+        """Several are new: follow them back from the latest, or search the index where one is gone already."""
+        new: list[tuple[bytes, layout.Entry]] = []
+        while found is not None:
+            new.append(found)
+            before = found[1][2]
+            if before >> 26 <= seen:
+                new.reverse()
+                break
+            found = self._read(before)
+        else:
+            new = sorted(self._scan(seen), key=lambda item: item[1][1])
+        self.index.update(new)
+
+    def _read(self, mark: int) -> tuple[bytes, layout.Entry] | None:
+        """Key and entry of a publication; None when its slot no longer holds it."""
+        slot = mark >> 8 & layout.MAX_SLOTS - 1
+        chunk = self._chunks[0] if slot < self._first else self._chunk(slot)
         if chunk is None:
-            raise DamagedError(
-                self.name, f"publication {layout.mark_number(mark)} names slot {slot}, which is not there"
-            )
+            raise DamagedError(self.name, f"publication {mark >> 26} names slot {slot}, which is not there")
         view, chunk_words, index, base = chunk
         at = index.marks + slot - base
         if chunk_words[at] != mark:
             return None
         offset = index.bodies + (slot - base) * layout.BODY_BYTES
-        written, body, check = layout.unpack_body(view, offset)
-        key: bytes | None
-        if body.key_bytes <= layout.INLINE_KEY_BYTES:
-            start = offset + layout.BODY_BYTES - layout.INLINE_KEY_BYTES
-            key = bytes(view[start : start + body.key_bytes])
-        elif body.kind == layout.IN_RING:
-            start = self.geometry.data_offset + body.place
-            key = bytes(self.view[start : start + body.key_bytes])
+        entry: layout.Entry = _unpack(view, offset)
+        check, written, previous, place, nbytes, kind, key_length = entry
+        fields_at = offset + layout.CHECK_BYTES
+        if key_length <= layout.INLINE_KEY_BYTES:
+            raw = bytes(view[fields_at : offset + layout.FIELDS_BYTES + key_length])
+            key = raw[layout.FIELDS_BYTES - layout.CHECK_BYTES :]
         else:
-            key = self._segment_key(body.place, body.key_bytes)
-        sound = (
-            key is not None
-            and written == mark
-            and check == layout.body_check(mark, body, key)
-            and body.previous >> 26 < mark >> 26
-        )
-        if sound and key is not None:
-            if body.kind == layout.IN_RING:
-                end = body.place + layout.key_span(body.key_bytes) + body.nbytes
-                if end > self.geometry.data_bytes:
-                    raise DamagedError(self.name, f"a frame ends at {end:,} in a ring of {self.geometry.data_bytes:,}")
-                body.place += self.geometry.data_offset + layout.key_span(body.key_bytes)
-            return body, key
+            if kind == layout.IN_RING:
+                start = self._data_offset + place
+                far: bytes | None = bytes(self.view[start : start + key_length])
+            else:
+                far = self._segment_key(place, key_length)
+            key = far or b""
+            raw = bytes(view[fields_at : offset + layout.FIELDS_BYTES]) + key
+        if (
+            written == mark
+            and check == _crc32(raw)
+            and previous >> 26 < mark >> 26
+            and (place + nbytes <= self.geometry.data_bytes if kind == layout.IN_RING else kind in _OUTSIDE)
+        ):
+            return key, entry
         if self._order is not None:
             self._order()
         if chunk_words[at] != mark:
             return None  # recycled while we read it
-        raise DamagedError(self.name, f"the index entry of publication {layout.mark_number(mark)} fails its check")
+        raise DamagedError(self.name, f"the index entry of publication {mark >> 26} fails its check")
 
-    def _forget(self, key: bytes, mark: int) -> None:
-        found = self.index.get(key)
-        if found is not None and found[0] == mark:
-            del self.index[key]
-
-    def _scan(self, seen: int) -> Iterator[tuple[bytes, tuple[int, layout.Body]]]:
+    def _scan(self, seen: int) -> Iterator[tuple[bytes, layout.Entry]]:
         """Every standing publication after number ``seen``, from the whole index."""
         number = 0
         while True:
-            slot = 0 if number == 0 else self.geometry.slots + (number - 1) * layout.CHUNK_SLOTS
+            slot = 0 if number == 0 else self._first + (number - 1) * layout.CHUNK_SLOTS
             chunk = self._chunk(slot)
             if chunk is None:
                 return
@@ -317,13 +314,14 @@ class RingReader:
                     raise DamagedError(self.name, f"the mark {mark:#x} in its index fails its check")
                 found = self._read(mark)
                 if found is not None:
-                    yield found[1], (mark, found[0])
+                    yield found
             number += 1
 
     def _prune(self) -> None:
         """Forget keys whose publication is gone, so that what nobody asks for does not pile up here."""
-        for key, (mark, _) in list(self.index.items()):
-            chunk = self._chunk(layout.mark_slot(mark))
-            if chunk is None or chunk[1][chunk[2].marks + layout.mark_slot(mark) - chunk[3]] != mark:
+        for key, entry in list(self.index.items()):
+            slot = layout.mark_slot(entry[1])
+            chunk = self._chunk(slot)
+            if chunk is None or chunk[1][chunk[2].marks + slot - chunk[3]] != entry[1]:
                 del self.index[key]
         self._prune_at = max(self.PRUNE_AT, 2 * len(self.index))

@@ -14,7 +14,8 @@ from omni_shmring.config import TransportConfig
 from omni_shmring.descriptor import Descriptor, check, edge_number, edge_seed
 from omni_shmring.errors import DamagedError, DecodeError, DescriptorError
 from omni_shmring.gate import Gate
-from omni_shmring.inbound import Home, Inbound, Taken
+from omni_shmring.inbound import Inbound, Taken
+from omni_shmring.inring import Home
 from omni_shmring.lease import Lease
 from omni_shmring.member import Member
 from omni_shmring.stats import Counters
@@ -94,7 +95,7 @@ class Receiver:
             except BaseException:
                 inbound.release(held)
                 raise
-            nbytes = held.claim.body.nbytes
+            nbytes = held.claim.nbytes
             self._counters.gets += 1
             self._counters.get_bytes += nbytes
             self._counters.leases += 1

@@ -52,6 +52,9 @@ class Sender:
                 raise
             finally:
                 codec.done()
+            counters = self._counters
+            counters.puts += 1
+            counters.put_bytes += nbytes
             return Descriptor(
                 edge_number(edge.seed, raw), self._member.instance, ring.name.serial, publication.mark, nbytes
             )

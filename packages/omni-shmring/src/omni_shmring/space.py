@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 
-from omni_shmring.layout import ALIGN, align
+import msgspec
+
+from omni_shmring.layout import ALIGN
 
 
-class Block:
+class Block(msgspec.Struct):
     """One handed-out piece of the data area: ``[start, end)``."""
 
-    __slots__ = ("end", "free", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
-        self.free = False
+    start: int
+    end: int
+    free: bool = False
 
 
 class DataSpace:
@@ -35,7 +34,7 @@ class DataSpace:
 
     def allocate(self, nbytes: int) -> Block | None:
         """A block of at least ``nbytes``, or None when no contiguous piece of that size is free."""
-        size = align(nbytes, ALIGN) or ALIGN
+        size = (nbytes + ALIGN - 1) & -ALIGN or ALIGN
         blocks = self._blocks
         if not blocks:
             start = 0
@@ -50,9 +49,9 @@ class DataSpace:
                         return None
             elif start + size > tail:
                 return None
-        block = Block(start, start + size)
+        self._next = end = start + size
+        block = Block(start, end)
         blocks.append(block)
-        self._next = block.end
         self.used += size
         return block
 

@@ -135,7 +135,7 @@ def _ring(scope: ScopeDirectory, file_name: str, name: names.RingName, owner: Ow
             mapping.view,
             f"{owner.stage} -> {dest}",
             entry=None,
-            receivers=lambda: 0,
+            receivers=memoryview(bytes(8)).cast("Q"),
             chunk=chunk,
             segment_key=lambda number, nbytes: b"?" * nbytes,
             receiver_lives=lambda entry: True,

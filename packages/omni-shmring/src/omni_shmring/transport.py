@@ -12,7 +12,7 @@ from omni_shmring.config import TransportConfig
 from omni_shmring.descriptor import Descriptor
 from omni_shmring.errors import InvalidArgumentError
 from omni_shmring.gate import Gate
-from omni_shmring.inbound import Home
+from omni_shmring.inring import Home
 from omni_shmring.lease import Lease
 from omni_shmring.member import Member
 from omni_shmring.receiver import Received, Receiver
@@ -21,6 +21,7 @@ from omni_shmring.stats import Counters, Stats
 from omni_shmring.waiting import RECHECK_S, LoopWaiters
 
 log = logging.getLogger("omni_shmring")
+_monotonic = time.monotonic
 
 HOUSEKEEPING_S = 1.0
 """How often a transport in use looks for what dead processes left in its scope."""
@@ -89,7 +90,7 @@ class Transport:
             InvalidArgumentError, ClosedError, ForkedError
         """
         descriptor = self._sender.put(dest, names.key_bytes(key), payload)
-        if time.monotonic() >= self._next_chores_s:
+        if _monotonic() >= self._next_chores_s:
             self._chores()
         return descriptor
 
@@ -122,7 +123,7 @@ class Transport:
             InvalidArgumentError, ClosedError, ForkedError
         """
         got = self._receiver.get(source, names.key_bytes(key), descriptor)
-        if got is None and time.monotonic() >= self._next_chores_s:
+        if got is None and _monotonic() >= self._next_chores_s:
             self._chores()
         return got
 

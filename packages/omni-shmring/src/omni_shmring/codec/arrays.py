@@ -14,7 +14,7 @@ from omni_shmring.codec.frame import Buffer, Parts, Regions
 
 MAX_DIMS = 64
 PLAIN, STRIDED = 0, 1
-_SHAPES = [struct.Struct(f"<BBBBII{n}Q") for n in range(MAX_DIMS + 1)]
+SHAPES = [struct.Struct(f"<BBBBII{n}Q") for n in range(MAX_DIMS + 1)]
 """Element type, dimensions, layout, area, place, identity, shape. After it, for layout STRIDED: the dimensions in the
 order they stand in memory, then for each whether it is a repetition of one element. Last, a described dtype."""
 
@@ -28,11 +28,14 @@ class Unsupported(Exception):  # noqa: N818 (a signal inside the codec; it becom
         self.reason = reason
 
 
+_IDENTITY = struct.Struct("<I")
+
+
 def pack_shape(
     code: int, area: int, place: int, identity: int, shape: Sequence[int], layout: int = PLAIN, tail: bytes = b""
 ) -> bytes:
     """The record of one tensor or array."""
-    return _SHAPES[len(shape)].pack(code, len(shape), layout, area, place, identity, *shape) + tail
+    return SHAPES[len(shape)].pack(code, len(shape), layout, area, place, identity, *shape) + tail
 
 
 class Shape:
@@ -42,7 +45,7 @@ class Shape:
 
     def __init__(self, record: memoryview) -> None:
         ndim = record[1]
-        packed = _SHAPES[ndim]
+        packed = SHAPES[ndim]
         self.code, _, layout, self.area, self.place, self.identity, *self.shape = packed.unpack_from(record)
         at = packed.size
         self.order: list[int] | None = None
@@ -85,6 +88,12 @@ def strided(strides: Sequence[int], shape: Sequence[int]) -> tuple[list[int], li
     return order, expanded
 
 
+def record_identity(record: memoryview) -> int:
+    """Which array or tensor of its payload a record is; two records of one are one object."""
+    found: int = _IDENTITY.unpack_from(record, 8)[0]
+    return found
+
+
 def encode_array(regions: Regions, array: np.ndarray[Any, Any], identity: int) -> bytes:
     """The record of a numpy array; its bytes go to ``regions``."""
     dtype = array.dtype
@@ -118,8 +127,8 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
         return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
-def decode_array(record: memoryview, parts: Parts) -> tuple[int, np.ndarray[Any, Any]]:
-    """(identity, array) of a record. Raises ValueError and its kin for what is no such record."""
+def decode_array(record: memoryview, parts: Parts) -> np.ndarray[Any, Any]:
+    """The array of a record. Raises ValueError and its kin for what is no such record."""
     shape = Shape(record)
     dtype = dtypes.BY_CODE[shape.code] if shape.code != dtypes.DESCRIBED else dtypes.from_description(shape.tail)
     memory_shape = shape.memory_shape()
@@ -138,7 +147,7 @@ def decode_array(record: memoryview, parts: Parts) -> tuple[int, np.ndarray[Any,
             array = np.lib.stride_tricks.as_strided(array, shape.shape, strides, writeable=not parts.read_only)
     if parts.read_only:
         array.flags.writeable = False
-    return shape.identity, array
+    return array
 
 
 def encode_scalar(scalar: np.generic) -> bytes:

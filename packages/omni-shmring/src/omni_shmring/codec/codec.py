@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from omni_shmring.codec import exact as wire
-from omni_shmring.codec.arrays import Unsupported, decode_array, encode_array, encode_scalar
+from omni_shmring.codec.arrays import Unsupported, decode_array, encode_array, encode_scalar, record_identity
 from omni_shmring.codec.exact import LEAF_READERS, ExactWriter, TooDeep
 from omni_shmring.codec.frame import Buffer, Frame, Parts, Regions
 from omni_shmring.codec.paths import first_path
@@ -44,8 +44,9 @@ class Codec:
         self._alive: list[Any] = []
         self._parts: Parts | None = None
         self._read: dict[int, Any] = {}
-        self._encode_tensor: Callable[..., tuple[bytes, Any]] | None = None
-        self._decode_tensor: Callable[..., tuple[int, Any]] | None = None
+        self._tensor_type: type | None = None
+        self._encode_tensor: Callable[..., tuple[bytes, Any]] = _no_tensor
+        self._decode_tensor: Callable[..., Any] | None = None
 
     def encode(self, payload: Any) -> Frame:
         """The frame of a payload. It borrows the payload's memory until :meth:`done`.
@@ -70,9 +71,10 @@ class Codec:
 
     def done(self) -> None:
         """Let go of the payload after its frame has been written."""
-        self._written = {}
-        self._alive = []
-        self._regions = Regions()
+        if self._regions.used:
+            self._regions = Regions()
+            self._written = {}
+            self._alive = []
 
     def decode(self, parts: Parts) -> Any:
         """The payload of a frame's parts.
@@ -99,37 +101,38 @@ class Codec:
 
     def _on_leaf(self, leaf: Any) -> Any:
         """msgspec's hook, and the exact writer's: a leaf that msgpack has no form for."""
-        found = self._written.get(id(leaf))
+        written = self._written
+        found = written.get(id(leaf))
         if found is not None:
             return found
         kind = type(leaf)
-        if kind is np.ndarray:
-            found = Ext(wire.ARRAY, encode_array(self._regions, leaf, len(self._written)))
-        elif self._is_tensor(kind):
-            assert self._encode_tensor is not None
-            record, keep = self._encode_tensor(self._regions, leaf, len(self._written))
+        if kind is self._tensor_type:
+            record, keep = self._encode_tensor(self._regions, leaf, len(written))
             self._alive.append(keep)
             found = Ext(wire.TENSOR, record)
-        elif kind.__module__.startswith("PIL."):
-            return self._on_image(leaf)
-        elif not self._exact and isinstance(leaf, np.generic):
-            return Ext(wire.NUMPY_SCALAR, encode_scalar(leaf))
-        elif not self._exact and kind is complex:
-            return self._writer.rewrite(leaf, False)
+        elif kind is np.ndarray:
+            found = Ext(wire.ARRAY, encode_array(self._regions, leaf, len(written)))
         else:
-            raise Unsupported(leaf, self._refusal(leaf))
-        self._written[id(leaf)] = found
+            return self._on_rare_leaf(leaf, kind)
+        written[id(leaf)] = found
         return found
 
-    def _is_tensor(self, kind: type) -> bool:
-        if "torch" not in sys.modules:
-            return False
-        if self._encode_tensor is None:
+    def _on_rare_leaf(self, leaf: Any, kind: type) -> Any:
+        if self._tensor_type is None and "torch" in sys.modules:
             from omni_shmring.codec import tensors
 
             self._encode_tensor = tensors.encode_tensor
-            self._plain.update(k for k in (sys.modules["torch"].Tensor,) if tensors.is_plain_tensor(k))
-        return kind in self._plain
+            self._tensor_type = tensors.TENSOR
+            self._plain.add(tensors.TENSOR)
+            return self._on_leaf(leaf)
+        if kind.__module__.startswith("PIL."):
+            return self._on_image(leaf)
+        if not self._exact:
+            if isinstance(leaf, np.generic):
+                return Ext(wire.NUMPY_SCALAR, encode_scalar(leaf))
+            if kind is complex:
+                return self._writer.rewrite(leaf, False)
+        raise Unsupported(leaf, self._refusal(leaf))
 
     def _on_long(self, buffer: bytes | bytearray) -> Any:
         area, place = self._regions.add(memoryview(buffer).cast("B"), len(buffer))
@@ -170,19 +173,14 @@ class Codec:
         """msgspec's hook: rebuild one extension."""
         parts = self._parts
         assert parts is not None
-        if code == wire.TENSOR:
-            identity = int.from_bytes(data[8:12], "little")
+        if code == wire.TENSOR or code == wire.ARRAY:
+            identity = record_identity(data)
             found = self._read.get(identity)
             if found is None:
-                if self._decode_tensor is None:
-                    self._decode_tensor = _tensor_decoder()
-                identity, found = self._decode_tensor(data, parts)
-                self._read[identity] = found
-            return found
-        if code == wire.ARRAY:
-            found = self._read.get(int.from_bytes(data[8:12], "little"))
-            if found is None:
-                identity, found = decode_array(data, parts)
+                if code == wire.ARRAY:
+                    found = decode_array(data, parts)
+                else:
+                    found = (self._decode_tensor or self._load_tensor_decoder())(data, parts)
                 self._read[identity] = found
             return found
         reader = LEAF_READERS.get(code)
@@ -207,6 +205,14 @@ class Codec:
         if code == wire.IMAGE:
             return self._image(parts, data)
         raise ValueError(f"extension {code} is unknown")
+
+    def _load_tensor_decoder(self) -> Callable[..., Any]:
+        try:
+            from omni_shmring.codec.tensors import decode_tensor
+        except ImportError:
+            raise ValueError("a torch tensor needs the torch extra: pip install 'omni-shmring[torch]'") from None
+        self._decode_tensor = decode_tensor
+        return decode_tensor
 
     @staticmethod
     def _region(parts: Parts, area: int, place: int, nbytes: int | None) -> Buffer:
@@ -262,9 +268,5 @@ def self_contained(area: int, place: int, nbytes: int) -> bytes:
     return bytes([area]) + place.to_bytes(8, "little") + nbytes.to_bytes(8, "little")
 
 
-def _tensor_decoder() -> Callable[..., tuple[int, Any]]:
-    try:
-        from omni_shmring.codec.tensors import decode_tensor
-    except ImportError:
-        raise ValueError("a torch tensor needs the torch extra: pip install 'omni-shmring[torch]'") from None
-    return decode_tensor
+def _no_tensor(*arguments: Any) -> tuple[bytes, Any]:
+    raise AssertionError("a tensor before torch has been met")

@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from omni_shmring.errors import DecodeError
 from omni_shmring.layout import ALIGN, PAGE, align
 
@@ -24,33 +26,38 @@ SMALL_LEAF_BYTES = 16 << 10
 SMALL_AREA_BYTES = 256 << 10
 ONE_COPY_BYTES = 64 << 10
 PAGED_REGION_BYTES = 256 << 10
-CHECKED_META_BYTES = 4096
-"""How much of the meta the check covers: all of it but for long plain lists."""
+CHECKED_BYTES = 4096
+"""How much after the check it covers, beginning with the sizes: all of the head but for long plain lists."""
 
 _PREFIX = struct.Struct("<HHIIIII")  # magic, version, check, meta bytes, small bytes, regions, total / 64
+_SIZES = struct.Struct("<IIII")
+_START = struct.Struct("<HHI")
 _MAGIC = 0x5246
 _VERSION = 1
 PREFIX_BYTES = _PREFIX.size
 _memmove = ctypes.memmove
+_crc32 = zlib.crc32
 
 
 class Regions:
     """Collects the raw leaves of one payload."""
 
-    __slots__ = ("large", "small", "small_end")
+    __slots__ = ("large", "small", "small_end", "used")
 
     def __init__(self) -> None:
         self.small: list[tuple[int, Source, int]] = []
         self.small_end = 0
         self.large: list[tuple[Source, int]] = []
+        self.used = False
 
     def add(self, source: Source, nbytes: int) -> tuple[int, int]:
         """Take a leaf; return (area, place): area 0 and its offset in the small area, or area 1 and its number."""
+        self.used = True
         end = self.small_end
         if nbytes <= SMALL_LEAF_BYTES and end + nbytes <= SMALL_AREA_BYTES:
             if nbytes:
                 self.small.append((end, source, nbytes))
-            self.small_end = align(end + nbytes, ALIGN)
+            self.small_end = (end + nbytes + ALIGN - 1) & -ALIGN
             return 0, end
         self.large.append((source, nbytes))
         return 1, len(self.large) - 1
@@ -78,9 +85,9 @@ class Frame:
                 pieces.append((end, source, size))
                 end += size
         self.nbytes = end
-        fields = (meta_bytes, regions.small_end, len(large), (end + ALIGN - 1) // ALIGN)
-        check = _check(*fields, table, meta[:CHECKED_META_BYTES])
-        self.head = b"".join((_PREFIX.pack(_MAGIC, _VERSION, check, *fields), table, meta))
+        checked = _SIZES.pack(meta_bytes, regions.small_end, len(large), (end + ALIGN - 1) // ALIGN) + table + meta
+        check = _crc32(checked if len(checked) <= CHECKED_BYTES else memoryview(checked)[:CHECKED_BYTES])
+        self.head = _START.pack(_MAGIC, _VERSION, check) + checked
         self.pieces = pieces
 
     def write(self, view: memoryview, offset: int, address: int) -> None:
@@ -107,32 +114,21 @@ class Frame:
         return found
 
 
-class Parts:
+Buffer = bytearray | memoryview
+
+
+class Parts(msgspec.Struct):
     """A frame as the receiver holds it: its own copies (or, in a lease, views of the shared memory).
 
     The small area is ``small[small_at : small_at + small_bytes]``.
     """
 
-    __slots__ = ("large", "meta", "read_only", "small", "small_at", "small_bytes")
-
-    def __init__(
-        self,
-        meta: memoryview,
-        small: Buffer,
-        small_at: int,
-        small_bytes: int,
-        large: Sequence[Buffer],
-        read_only: bool = False,
-    ) -> None:
-        self.meta = meta
-        self.small = small
-        self.small_at = small_at
-        self.small_bytes = small_bytes
-        self.large = large
-        self.read_only = read_only
-
-
-Buffer = bytearray | memoryview
+    meta: memoryview
+    small: Buffer
+    small_at: int
+    small_bytes: int
+    large: Sequence[Buffer]
+    read_only: bool = False
 
 
 class Outline(NamedTuple):
@@ -154,23 +150,20 @@ def parse(view: memoryview) -> Outline:
     total = len(view)
     if total < PREFIX_BYTES:
         raise DecodeError("payload", f"a frame of {total} bytes is shorter than any frame")
-    magic, version, check, meta_bytes, small_bytes, regions, blocks = _PREFIX.unpack_from(view)
+    magic, version, check, meta_bytes, small_bytes, regions, _ = _PREFIX.unpack_from(view)
     if magic != _MAGIC or version != _VERSION:
         raise DecodeError("payload", "the frame does not begin like one of this version")
     meta_at = PREFIX_BYTES + 8 * regions
     meta_end = meta_at + meta_bytes
     if meta_end > total:
         raise DecodeError("payload", f"the frame of {total:,} bytes is shorter than its head of {meta_end:,}")
-    table = view[PREFIX_BYTES:meta_at]
-    if check != _check(
-        meta_bytes, small_bytes, regions, blocks, table, view[meta_at : min(meta_end, meta_at + CHECKED_META_BYTES)]
-    ):
+    if check != _crc32(view[_START.size : min(meta_end, _START.size + CHECKED_BYTES)]):
         raise DecodeError("payload", "the frame's head fails its check")
     small_at = (meta_end + ALIGN - 1) & -ALIGN
     end = small_at + small_bytes
     large = []
     if regions:
-        for size in table.cast("Q").tolist():
+        for size in view[PREFIX_BYTES:meta_at].cast("Q").tolist():
             end = align(end, PAGE if size >= PAGED_REGION_BYTES else ALIGN)
             large.append((end, size))
             end += size
@@ -181,14 +174,27 @@ def parse(view: memoryview) -> Outline:
 
 def copy_out(view: memoryview) -> Parts:
     """Copy a frame out of shared memory into allocations of the receiver's own. Raises DecodeError like parse."""
+    total = len(view)
+    if PREFIX_BYTES <= total <= ONE_COPY_BYTES:
+        # The usual small message in one piece, written out flat.
+        whole = bytearray(view)
+        magic, version, check, meta_bytes, small_bytes, regions, blocks = _PREFIX.unpack_from(whole)
+        meta_end = PREFIX_BYTES + meta_bytes
+        small_at = (meta_end + ALIGN - 1) & -ALIGN
+        if regions == 0 and small_at + small_bytes == total and magic == _MAGIC and version == _VERSION:
+            owned = memoryview(whole)
+            end = min(meta_end, _START.size + CHECKED_BYTES)
+            if check != _crc32(owned[_START.size : end]) or blocks != total // ALIGN:
+                raise DecodeError("payload", "the frame's head fails its check")
+            return Parts(owned[PREFIX_BYTES:meta_end], whole, small_at, small_bytes, ())
     meta_at, meta_end, small_at, small_bytes, large = parse(view)
-    copies = [bytearray(view[at : at + size]) for at, size in large] if large else large
+    copies = [bytearray(view[at : at + size]) for at, size in large]
     small_end = small_at + small_bytes
     if small_end <= ONE_COPY_BYTES:
         whole = bytearray(view[:small_end])
-        return Parts(memoryview(whole)[meta_at:meta_end], whole, small_at, small_bytes, copies)  # type: ignore[arg-type]
+        return Parts(memoryview(whole)[meta_at:meta_end], whole, small_at, small_bytes, copies)
     meta = memoryview(bytearray(view[meta_at:meta_end]))
-    return Parts(meta, bytearray(view[small_at:small_end]), 0, small_bytes, copies)  # type: ignore[arg-type]
+    return Parts(meta, bytearray(view[small_at:small_end]), 0, small_bytes, copies)
 
 
 def look_at(view: memoryview) -> Parts:
@@ -196,10 +202,3 @@ def look_at(view: memoryview) -> Parts:
     found = parse(view)
     large = [view[at : at + size] for at, size in found.large]
     return Parts(view[found.meta_at : found.meta_end], view, found.small_at, found.small_bytes, large, read_only=True)
-
-
-def _check(
-    meta_bytes: int, small_bytes: int, regions: int, blocks: int, table: bytes | memoryview, meta: bytes | memoryview
-) -> int:
-    seed = (meta_bytes * 0x9E3779B1 ^ small_bytes * 0x85EBCA77 ^ regions * 0xC2B2AE3D ^ blocks) & 0xFFFFFFFF
-    return zlib.crc32(meta, zlib.crc32(table, seed) if regions else seed)

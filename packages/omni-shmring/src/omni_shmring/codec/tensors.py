@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from omni_shmring.codec import dtypes
-from omni_shmring.codec.arrays import PLAIN, STRIDED, Shape, Unsupported, pack_shape, strided
+from omni_shmring.codec.arrays import PLAIN, SHAPES, STRIDED, Shape, Unsupported, pack_shape, strided
 from omni_shmring.codec.frame import Parts, Regions
 
 _BY_CODE: dict[int, torch.dtype] = {
@@ -16,6 +16,9 @@ _BY_CODE: dict[int, torch.dtype] = {
 }
 _BY_DTYPE = {dtype: code for code, dtype in _BY_CODE.items()}
 _strided = torch.strided
+_VECTOR = SHAPES[1]
+TENSOR = torch.Tensor
+"""The one class that travels; subclasses do not."""
 
 
 def encode_tensor(regions: Regions, tensor: torch.Tensor, identity: int) -> tuple[bytes, Any]:
@@ -48,8 +51,14 @@ def encode_tensor(regions: Regions, tensor: torch.Tensor, identity: int) -> tupl
     return pack_shape(code, area, place, identity, shape, STRIDED, bytes(order) + bytes(expanded)), memory
 
 
-def decode_tensor(record: memoryview, parts: Parts) -> tuple[int, torch.Tensor]:
-    """(identity, tensor) of a record. Raises ValueError and its kin for what is no such record."""
+def decode_tensor(record: memoryview, parts: Parts) -> torch.Tensor:
+    """The tensor of a record. Raises ValueError and its kin for what is no such record."""
+    if record[1] == 1 and record[2] == PLAIN and record[3] == 0:
+        # The usual vector among the small leaves, written out flat.
+        code, _, _, _, place, _, count = _VECTOR.unpack_from(record)
+        dtype = _BY_CODE.get(code)
+        if dtype is not None and count > 0 and place + count * dtype.itemsize <= parts.small_bytes:
+            return torch.frombuffer(parts.small, dtype=dtype, count=count, offset=parts.small_at + place)
     shape = Shape(record)
     dtype = _BY_CODE.get(shape.code)
     if dtype is None:
@@ -68,12 +77,7 @@ def decode_tensor(record: memoryview, parts: Parts) -> tuple[int, torch.Tensor]:
         tensor = tensor.permute(back)
         if any(shape.expanded):
             tensor = tensor.expand(shape.shape)
-    return shape.identity, tensor
-
-
-def is_plain_tensor(kind: type) -> bool:
-    """Whether a class is torch.Tensor itself; subclasses do not travel."""
-    return kind is torch.Tensor
+    return tensor
 
 
 def refuse_subclass(leaf: object) -> str | None:
@@ -97,6 +101,3 @@ def _refusal(tensor: torch.Tensor, code: int | None) -> str:
     if code is None:
         return f"tensor of {tensor.dtype}, which has no wire format; .view(torch.uint8) has"
     return "tensor that requires grad, whose graph cannot travel; call .detach() first"
-
-
-__all__ = ["PLAIN", "decode_tensor", "encode_tensor", "is_plain_tensor", "refuse_subclass"]
