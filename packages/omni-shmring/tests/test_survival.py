@@ -178,6 +178,29 @@ def test_everything_killed_a_hundred_times_is_reaped_at_the_next_start(scope: st
         assert not os.path.exists(scope_path(scope))
 
 
+@pytest.mark.parametrize("how", ["many", "large"])
+def test_files_reaped_before_a_receiver_looked_are_no_damage(scope: str, how: str) -> None:
+    def prepare() -> Transport:
+        return Transport("a", scope=scope, config=SMALL_RING)
+
+    def die(tx: Any) -> None:
+        # More than the first part of the index holds, or outside the ring.
+        for number in range(300 if how == "many" else 3):
+            tx.put("b", f"k:{number}", bytes(1 if how == "many" else 50_000))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with Transport("b", scope=scope) as rx, Transport("other", scope=scope) as other:
+        with prepare() as first:
+            first.put("b", "before", 1)
+            assert rx.get("a", "before") is not None
+            assert in_child(-1, prepare, die)[0] == -signal.SIGKILL
+            rx._receiver.may_be_there("a", b"k:0")  # attached, and then the files go
+            assert other._member.reap() > 0
+            assert rx.get("a", "k:0") is None
+            first.put("b", "after", 2)
+            assert rx.get("a", "after") is not None
+
+
 def test_a_stopped_receiver_holds_up_nobody(scope: str, child: Callable[..., Any]) -> None:
     source = """
         import os, signal, sys

@@ -65,34 +65,33 @@ class Inbound:
         Raises:
             DamagedError: a ring or frame is damaged; it has been set aside.
         """
-        found = self._find(key)
-        if found is None:
-            return None
-        ring, claim = found
-        return self._copy(ring, claim)
+        while (found := self._find(key)) is not None:
+            taken = self._copy(*found)
+            if taken is not None:
+                return taken
+        return None
 
     def take_exact(self, key: bytes, instance: int, serial: int, mark: int) -> Taken | None:
         """One exact publication; None when it is gone."""
         found = self._find_exact(key, instance, serial, mark)
-        return None if found is None else self._copy(found[0], found[1])
+        return None if found is None else self._copy(*found)
 
     def hold(self, key: bytes) -> Held | None:
         """Lease the message under ``key``; None when it is not there (yet)."""
-        found = self._find(key)
-        if found is None:
-            return None
-        ring, claim = found
-        try:
-            view, segment = ring.frame(claim)
-        except DamagedError:
-            ring.reader.finish(claim)
-            self._set_aside(ring)
-            raise
-        except BaseException:
-            ring.reader.step_back()
-            raise
-        ring.reader.hold(claim, self._home.instance)
-        return Held(ring, claim, view, segment)
+        while (found := self._find(key)) is not None:
+            ring, claim = found
+            try:
+                view, segment = ring.frame(claim)
+            except DamagedError as error:
+                ring.reader.finish(claim)
+                self._judge(ring, error)
+                continue
+            except BaseException:
+                ring.reader.step_back()
+                raise
+            ring.reader.hold(claim, self._home.instance)
+            return Held(ring, claim, view, segment)
+        return None
 
     def release(self, held: Held) -> None:
         """End a lease: its space goes back to the producer."""
@@ -106,12 +105,12 @@ class Inbound:
     def has(self, key: bytes) -> bool:
         """Whether a message under ``key`` may be there, without claiming it."""
         self._look_for_rings()
-        for ring in self._rings:
+        for ring in list(self._rings):
             try:
                 ring.reader.poll()
-            except DamagedError:
-                self._set_aside(ring)
-                raise
+            except DamagedError as error:
+                self._judge(ring, error)
+                continue
             if key in ring.reader.index:
                 return True
         return False
@@ -142,9 +141,9 @@ class Inbound:
                         claim = reader.claim(key)
                         if claim is not None:
                             return ring, claim
-                except DamagedError:
-                    self._set_aside(ring)
-                    raise
+                except DamagedError as error:
+                    self._judge(ring, error)
+                    break
             else:
                 if self._rings_word[0] != self._seen_rings and self._look_for_rings():
                     continue
@@ -169,9 +168,9 @@ class Inbound:
                 try:
                     ring.reader.poll()
                     claim = ring.reader.claim_exact(key, mark)
-                except DamagedError:
-                    self._set_aside(ring)
-                    raise
+                except DamagedError as error:
+                    self._judge(ring, error)
+                    return None
                 return None if claim is None else (ring, claim)
         return None
 
@@ -185,7 +184,7 @@ class Inbound:
         ring.verified_s = now
         return ring.pulse.beats()
 
-    def _copy(self, ring: InRing, claim: Claim) -> Taken:
+    def _copy(self, ring: InRing, claim: Claim) -> Taken | None:
         reader = ring.reader
         segment = None
         try:
@@ -193,10 +192,9 @@ class Inbound:
             parts = copy_out(view)
         except (DamagedError, DecodeError) as error:
             reader.finish(claim)
-            self._set_aside(ring)
-            if isinstance(error, DecodeError):
-                raise DamagedError(self._channel, error.reason) from None
-            raise
+            damage = error if isinstance(error, DamagedError) else DamagedError(self._channel, error.reason)
+            self._judge(ring, damage)
+            return None
         except BaseException:
             reader.step_back()  # no memory for the copy, or an interrupt: the frame stays
             raise
@@ -251,6 +249,14 @@ class Inbound:
         ring.let_go()
         if dead and reap:
             self._home.found_dead()
+
+    def _judge(self, ring: InRing, error: DamagedError) -> None:
+        """Raise the error of a ring that is damaged; let go of one whose files went because its producer did."""
+        if not ring.reader.open or not ring.pulse.beats():
+            self._drop(ring)
+            return
+        self._set_aside(ring)
+        raise error
 
     def _set_aside(self, ring: InRing) -> None:
         """Never look at a damaged ring again, and tell its producer to start a fresh one."""

@@ -1,7 +1,8 @@
 """The classes of the user's own that may travel: Enums, dataclasses and msgspec Structs that both sides list.
 
 A class travels under its qualified name without the module, so that a script and the module it was imported as agree.
-Instances are rebuilt field by field; neither ``__init__`` nor ``__post_init__`` runs on the receiving side.
+Instances are rebuilt field by field: no code of the class runs on the receiving side. A Struct cannot be made without
+its ``__post_init__``, so one that has any is refused.
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ class Registry:
         """Take the classes of a configuration.
 
         Raises:
-            InvalidArgumentError: a class of another kind, or two of the same name.
+            InvalidArgumentError: a class of another kind, two of the same name, a Struct with ``__post_init__``.
         """
         self._names: dict[type, str] = {}
         self._types: dict[str, type] = {}
+        self._fields: dict[str, frozenset[str]] = {}
         for kind in types:
             if not (issubclass(kind, enum.Enum | msgspec.Struct) or dataclasses.is_dataclass(kind)):
                 raise InvalidArgumentError(
                     f"types holds {kind.__qualname__}, which is no Enum, dataclass or msgspec.Struct"
                 )
+            if issubclass(kind, msgspec.Struct) and hasattr(kind, "__post_init__"):
+                raise InvalidArgumentError(f"types holds {kind.__qualname__}, whose __post_init__ would run on decode")
             name = kind.__qualname__.rpartition("<locals>.")[2]
             if self._types.setdefault(name, kind) is not kind:
                 raise InvalidArgumentError(f"types holds two classes of the name {name}")
             self._names[kind] = name
+            if issubclass(kind, msgspec.Struct):
+                self._fields[name] = frozenset(kind.__struct_fields__)
+            elif dataclasses.is_dataclass(kind):
+                self._fields[name] = frozenset(field.name for field in dataclasses.fields(kind))
 
     def name_of(self, kind: type) -> str | None:
         """The name a class travels under; None for one that is not registered."""
@@ -68,21 +76,17 @@ class Registry:
     def rebuild(self, name: str, fields: list[list[Any]]) -> Any:
         """An instance from its fields. Raises ValueError for a class or field that is not registered."""
         kind = self._known(name)
-        known: set[str]
-        if issubclass(kind, msgspec.Struct):
-            known = set(kind.__struct_fields__)
-            value: Any = kind.__new__(kind)
-            assign = msgspec.structs.force_setattr
-        elif dataclasses.is_dataclass(kind):
-            known = {field.name for field in dataclasses.fields(kind)}
-            value = object.__new__(kind)
-            assign = object.__setattr__
-        else:
+        if not issubclass(kind, msgspec.Struct) and not dataclasses.is_dataclass(kind):
             raise ValueError(f"{name} is an Enum here")
-        for field, content in fields:
+        known = self._fields[name]
+        for field, _ in fields:
             if field not in known:
                 raise ValueError(f"{name} has no field {field!r} here")
-            assign(value, field, content)
+        if issubclass(kind, msgspec.Struct):
+            return kind(**dict(fields))
+        value: Any = object.__new__(kind)
+        for field, content in fields:
+            object.__setattr__(value, field, content)
         return value
 
     def _known(self, name: str) -> type:
