@@ -33,7 +33,12 @@ def url() -> Iterator[str]:
         yield server.stdout.readline().strip()
     finally:
         server.send_signal(signal.SIGINT)
-        server.communicate(timeout=20)
+        try:
+            server.communicate(timeout=60)
+        finally:
+            # A server that does not follow fails the test above, and is gone all the same.
+            server.kill()
+            server.communicate()
 
 
 @pytest.fixture
