@@ -15,6 +15,7 @@ import platform
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import contenders as peers
@@ -51,112 +52,134 @@ def touch(tree: Any) -> None:
             leaf.view(-1)[:: 4096 // leaf.itemsize].sum()
 
 
-def receive_side(contender: peers.Contender, ack: Any, latency: int, stream: int, out: Any) -> None:
-    """The receiving process: times of arrival with one in flight, then a stream."""
+@dataclass
+class Job:
+    """One contender with one payload."""
+
+    letter: str
+    contender: peers.Contender
+    latency: int
+    stream: int
+
+
+def receive_side(jobs: list[Job], ack: Any, out: Any) -> None:
+    """The receiving process: for each job the times of arrival with one in flight, then a stream."""
     torch.set_num_threads(1)
-    receive = contender.receiver()
-    ack.send_bytes(b"ready")
-    arrivals = []
-    for _ in range(latency):
-        touch(receive())
-        arrivals.append(time.perf_counter_ns())
-        ack.send_bytes(b"1")
-    before = time.process_time_ns()
-    for number in range(stream):
-        touch(receive())
-        if number % (WINDOW // 2) == WINDOW // 2 - 1:
+    for job in jobs:
+        contender = job.contender
+        receive = contender.receiver()
+        ack.send_bytes(b"ready")
+        arrivals = []
+        for _ in range(job.latency):
+            touch(receive())
+            arrivals.append(time.perf_counter_ns())
             ack.send_bytes(b"1")
-    cpu = time.process_time_ns() - before
-    poll_ns = None
-    if hasattr(contender, "empty_poll"):
-        poll = contender.empty_poll()
-        poll()
+        before = time.process_time_ns()
+        for number in range(job.stream):
+            touch(receive())
+            if number % (WINDOW // 2) == WINDOW // 2 - 1:
+                ack.send_bytes(b"1")
+        ended, cpu = time.perf_counter_ns(), time.process_time_ns() - before
+        out.send((arrivals, cpu, ended, empty_poll_ns(contender)))
+        ack.send_bytes(b"end")
+        contender.close()
+
+
+def empty_poll_ns(contender: peers.Contender) -> float | None:
+    """What asking for a message that is not there costs, for those that can be asked."""
+    if not hasattr(contender, "empty_poll"):
+        return None
+    poll = contender.empty_poll()
+    best = float("inf")
+    for _ in range(200):
         start = time.perf_counter_ns()
-        for _ in range(20_000):
+        for _ in range(100):
             poll()
-        poll_ns = (time.perf_counter_ns() - start) / 20_000
-    out.send((arrivals, cpu, poll_ns))
-    ack.send_bytes(b"end")
-    contender.close()
+        best = min(best, (time.perf_counter_ns() - start) / 100)
+    return best
 
 
-def send_side(contender: peers.Contender, letter: str, ack: Any, latency: int, stream: int, out: Any) -> None:
+def send_side(jobs: list[Job], ack: Any, out: Any) -> None:
     """The sending process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    tree = payload(letter)
-    ack.recv_bytes()
-    send = contender.sender()
-    sent = []
-    for _ in range(latency):
-        # The receiver is back in its blocking call by then; both sides of every contender wait the same.
-        time.sleep(0.0003)
-        sent.append(time.perf_counter_ns())
-        send(tree)
+    for job in jobs:
+        tree = payload(job.letter)
         ack.recv_bytes()
-    cpu, start = time.process_time_ns(), time.perf_counter_ns()
-    granted = WINDOW
-    for _ in range(stream):
-        if granted == 0:
+        send = job.contender.sender()
+        sent = []
+        for _ in range(job.latency):
+            # The receiver is back in its blocking call by then; both sides of every contender wait the same.
+            time.sleep(0.0003)
+            sent.append(time.perf_counter_ns())
+            send(tree)
             ack.recv_bytes()
-            granted = WINDOW // 2
-        send(tree)
-        granted -= 1
-    out.send((sent, time.process_time_ns() - cpu, start))
-    while ack.recv_bytes() != b"end":
-        continue  # torch hands over descriptors as long as it is asked: the sender leaves last
-    contender.close()
+        cpu, start, granted = time.process_time_ns(), time.perf_counter_ns(), WINDOW
+        for _ in range(job.stream):
+            if granted == 0:
+                ack.recv_bytes()
+                granted = WINDOW // 2
+            send(tree)
+            granted -= 1
+        out.send((sent, time.process_time_ns() - cpu, start))
+        while ack.recv_bytes() != b"end":
+            continue  # torch hands over descriptors as long as it is asked: the sender leaves last
+        job.contender.close()
 
 
-def measure(contender: peers.Contender, letter: str, latency: int, stream: int) -> dict[str, float]:
-    """One round of one contender: p50 and p99 in µs, messages a second, CPU in µs a message, empty poll in ns."""
+def measure(jobs: list[Job]) -> list[dict[str, float]]:
+    """One round: for each job p50 and p99 in µs, messages a second, CPU in µs a message, empty poll in ns."""
     context = multiprocessing.get_context("spawn")
     ack_there, ack_here = context.Pipe()
     results_in, out_in = context.Pipe(duplex=False)
     results_out, out_out = context.Pipe(duplex=False)
     processes = [
-        context.Process(target=receive_side, args=(contender, ack_there, latency, stream, out_in)),
-        context.Process(target=send_side, args=(contender, letter, ack_here, latency, stream, out_out)),
+        context.Process(target=receive_side, args=(jobs, ack_there, out_in)),
+        context.Process(target=send_side, args=(jobs, ack_here, out_out)),
     ]
     for process in processes:
         process.start()
     for end in (ack_there, ack_here, out_in, out_out):
         end.close()  # so that a process that dies is an error here, and not a wait for ever
+    found = []
     try:
-        (sent, cpu_out, start), (arrivals, cpu_in, poll_ns) = results_out.recv(), results_in.recv()
-        ended = time.perf_counter_ns()
+        for job in jobs:
+            (sent, cpu_out, start), (arrivals, cpu_in, ended, poll_ns) = results_out.recv(), results_in.recv()
+            ways = sorted((there - here) / 1000 for here, there in zip(sent, arrivals))
+            numbers = {
+                "p50_us": statistics.median(ways),
+                "p99_us": ways[int(len(ways) * 0.99) - 1],
+                "per_s": job.stream / ((ended - start) / 1e9),
+                "cpu_us": (cpu_out + cpu_in) / 1000 / job.stream,
+            }
+            if poll_ns is not None:
+                numbers["empty_poll_ns"] = poll_ns
+            found.append(numbers)
     finally:
         for process in processes:
             process.join(30)
             if process.is_alive():
                 process.kill()
                 process.join()
-    ways = sorted((there - here) / 1000 for here, there in zip(sent, arrivals))[:latency]
-    found = {
-        "p50_us": statistics.median(ways[len(ways) // 20 :]),
-        "p99_us": ways[int(len(ways) * 0.99) - 1],
-        "per_s": stream / ((ended - start) / 1e9),
-        "cpu_us": (cpu_out + cpu_in) / 1000 / stream,
-    }
-    if poll_ns is not None:
-        found["empty_poll_ns"] = poll_ns
     return found
 
 
-def run(letters: str, rounds: int, latency: int, stream: int, only: str) -> tuple[dict[str, Any], dict[str, str]]:
+def run(
+    letters: str, rounds: int, latency: int, stream: int, only: str
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, str]]:
     """Medians over rounds: payload letter to contender to numbers."""
     rows: dict[str, dict[str, list[dict[str, float]]]] = {letter: {} for letter in letters}
     missing: dict[str, str] = {}
-    for _ in range(rounds):
+    for number in range(rounds):
+        jobs = []
         for letter in letters:
             found, missing = peers.all_contenders()
-            for contender in found:
-                if only not in contender.name and not contender.name.startswith(OURS):
-                    contender.close()
-                    continue
-                small = max(1, stream // (8 if letter in "bd" else 1))
-                row = rows[letter].setdefault(contender.name, [])
-                row.append(measure(contender, letter, latency, small))
+            wanted = [c for c in found if only in c.name or c.name.startswith(OURS)]
+            turn = number % len(wanted)  # nobody is always first, or always after the same one
+            small = max(WINDOW, stream // (16 if letter in "bd" else 1))
+            jobs += [Job(letter, contender, latency, small) for contender in wanted[turn:] + wanted[:turn]]
+        for job, numbers in zip(jobs, measure(jobs)):
+            rows[job.letter].setdefault(job.contender.name, []).append(numbers)
     medians = {
         letter: {
             name: {key: statistics.median(r[key] for r in results) for key in results[0]}
@@ -195,8 +218,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only contenders whose name contains this (and ours)")
     parser.add_argument("--payloads", default="abcde", help="letters of the payloads to measure")
     options = parser.parse_args()
-    rounds, latency, stream = (1, 80, 320) if options.quick else (3, 400, 4000)
-    letters = options.payloads if not options.quick or options.payloads != "abcde" else "a"
+    rounds, latency, stream = (1, 100, 320) if options.quick else (5, 300, 1600)
+    letters = options.payloads
     medians, missing = run(letters, rounds, latency, stream, options.only)
     held = bars(medians)
     cores = len(os.sched_getaffinity(0))

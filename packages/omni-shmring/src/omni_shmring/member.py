@@ -9,6 +9,7 @@ import time
 import msgspec
 
 from omni_shmring import layout, names
+from omni_shmring.errors import ScopeError
 from omni_shmring.inbox import Inbox
 from omni_shmring.liveness import Life, Pulse, new_instance
 from omni_shmring.scope import ScopeDirectory, reap_others
@@ -81,15 +82,23 @@ class Member:
 
     def close(self) -> None:
         """Leave: the last one out removes the directory."""
-        with self._scope.locked():
-            self.inbox.leave_entry(self.entry)
-            self.inbox.wake_own()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._life.name, dir_fd=self.directory)
-            self._life.close()
-            self._scope.reap()
-        self.inbox.close()
-        self._scope.close()
+        try:
+            with self._scope.locked():
+                self._leave()
+                self._scope.reap()
+        except ScopeError:
+            # Somebody holds the lock and does not let go. What stays is reaped by whoever opens or runs here next.
+            self._leave()
+        finally:
+            self.inbox.close()
+            self._scope.close()
+
+    def _leave(self) -> None:
+        self.inbox.leave_entry(self.entry)
+        self.inbox.wake_own()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._life.name, dir_fd=self.directory)
+        self._life.close()
 
     def let_go(self) -> None:
         """In a forked child: close what is open, remove nothing."""

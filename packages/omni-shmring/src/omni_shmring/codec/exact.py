@@ -29,6 +29,7 @@ NUMPY_SCALAR, IMAGE = 40, 41
 MAX_DEPTH = 100
 LONG_BYTES = 32 << 10
 """bytes and bytearrays longer than this travel as a raw region."""
+LONG_LIST = 32
 
 Ext = msgspec.msgpack.Ext
 _STR = frozenset({str})
@@ -110,8 +111,14 @@ class ExactWriter:
 
     def _items(self, items: Any, careful: bool, depth: int) -> Any:
         plain = self._plain
-        if not careful and plain.issuperset(map(type, items)):
-            return items
+        if not careful:
+            if len(items) > LONG_LIST:
+                # One type throughout is the usual long list; comparing identities takes two thirds of hashing them.
+                kinds = list(map(type, items))
+                if kinds[0] in plain and kinds.count(kinds[0]) == len(kinds):
+                    return items
+            if plain.issuperset(map(type, items)):
+                return items
         if depth > MAX_DEPTH:
             raise TooDeep
         if careful:

@@ -24,7 +24,7 @@ Source = int | memoryview
 
 SMALL_LEAF_BYTES = 16 << 10
 SMALL_AREA_BYTES = 256 << 10
-ONE_COPY_BYTES = 64 << 10
+ONE_COPY_BYTES = 128 << 10
 PAGED_REGION_BYTES = 256 << 10
 CHECKED_BYTES = 4096
 """How much after the check it covers, beginning with the sizes: all of the head but for long plain lists."""
