@@ -78,3 +78,22 @@ def test_opening_and_closing_at_once_never_fails(tmp_path: Path) -> None:
         thread.join()
     assert errors == []
     assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_removed_between_making_and_opening_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = os.mkdir
+    left = 3
+
+    def make_and_lose(path: str, mode: int = 0o777, **more: int) -> None:
+        nonlocal left
+        made(path, mode, **more)
+        if left and str(path).startswith(str(tmp_path)):
+            left -= 1
+            os.rmdir(path)
+
+    monkeypatch.setattr(os, "mkdir", make_and_lose)
+    with Transport("a", scope="s", config=TransportConfig(root=str(tmp_path), linger_s=0)):
+        assert left == 0
+    assert os.listdir(tmp_path) == []

@@ -153,23 +153,21 @@ def reap_others(root: str, own_path: str) -> None:
 
 
 def _open_trusted(path: str, create: bool) -> int:
-    if create:
+    while True:
+        if create:
+            _make(path)
         try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass  # whose it is is looked at below
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            break
+        except FileNotFoundError:
+            # The last one out removed it between our making it and our opening it: make it again. A root that is
+            # not there ends this in _make.
+            if not create:
+                raise
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise NoSpaceError(f"the scope directory {path}", 4096, 0) from None
-            raise ScopeError(path, f"cannot be created: {error.strerror}") from None
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        found = os.lstat(path)
-        kind = "a symlink" if stat.S_ISLNK(found.st_mode) else f"not a directory that can be opened ({error.strerror})"
-        raise ScopeError(path, f"is {kind}; remove it or choose another scope") from None
+            linked = os.path.islink(path)
+            kind = "a symlink" if linked else f"not a directory that can be opened ({error.strerror})"
+            raise ScopeError(path, f"is {kind}; remove it or choose another scope") from None
     found = os.fstat(fd)
     reason = None
     if found.st_uid != os.geteuid():
@@ -181,3 +179,14 @@ def _open_trusted(path: str, create: bool) -> int:
         os.close(fd)
         raise ScopeError(path, reason)
     return fd
+
+
+def _make(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass  # whose it is is looked at when it is opened
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise NoSpaceError(f"the scope directory {path}", 4096, 0) from None
+        raise ScopeError(path, f"cannot be created: {error.strerror}") from None
