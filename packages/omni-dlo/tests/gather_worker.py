@@ -15,7 +15,13 @@ import torch.distributed as dist
 from torch import nn
 
 from omni_dlo import OffloadConfig, Offloader, SimulatedDevice
-from omni_dlo.errors import DivergenceError, PeerFaultError, ShardedReadError
+from omni_dlo.errors import (
+    DistributedWeightError,
+    DivergenceError,
+    PeerFaultError,
+    ShardedReadError,
+    SimulatedHazardError,
+)
 
 X = torch.linspace(-1, 1, 51).reshape(3, 17)
 
@@ -121,9 +127,81 @@ def gone(model: Any, rank: int, config: OffloadConfig) -> None:
         refused(PeerFaultError, offloader.close)
 
 
+def dtensor(model: Any, reference: Any, device: str) -> None:
+    """DTensors of one rank stream like any tensor, and are DTensors on the way and after."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (1,))
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(distribute_tensor(parameter.data, mesh, [Replicate()]))
+    x = distribute_tensor(X, mesh, [Replicate()])
+    for block in model.blocks:
+        block.calls = distribute_tensor(block.calls, mesh, [Replicate()])
+    before = [id(p) for p in model.parameters()]
+    for resident, buffers in ((0, 1), (2, 2)):
+        config = OffloadConfig(
+            device=SimulatedDevice() if device == "simulated" else "cpu", resident_blocks=resident, buffers=buffers
+        )
+        with Offloader(model, config):
+            for _ in range(2):
+                assert torch.equal(model(x).to_local(), reference(X))
+        assert all(isinstance(p, DTensor) for p in model.parameters())
+        assert [id(p) for p in model.parameters()] == before
+    assert torch.equal(model(x).to_local(), reference(X))
+
+
+class Deaf(SimulatedDevice):
+    """Forgets the waits of one queue for another."""
+
+    def __init__(self, waits: str, on: str) -> None:
+        super().__init__()
+        self.forgets = (waits, on)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        if (stream.name, event.stream.name) != self.forgets:
+            super().wait(stream, event)
+
+
+def hand_overs() -> None:
+    """Take each hand-over between copy, gather and compute away, and see the simulated device show it."""
+    for waits, on, seen in (
+        ("nobody", "nobody", "right"),
+        # The gather comes after the last reader of its target only through the copy.
+        ("gather", "copy", "overwrite"),
+        ("copy", "gather", "overwrite"),
+        ("copy", "compute", "overwrite"),
+        ("compute", "gather", "wrong"),
+    ):
+        model, reference = stack(), stack()
+        config = OffloadConfig(device=Deaf(waits, on), transfer="allgather", chunk_bytes=4096)
+        got = "right"
+        try:
+            Offloader(model, config).attach()
+            for _ in range(3):
+                if not torch.equal(model(X), reference(X)):
+                    got = "wrong"
+        except SimulatedHazardError as error:
+            got = error.kind
+        assert got == seen, (waits, on, got, seen)
+
+
+def fsdp(model: Any) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    error = refused(DistributedWeightError, lambda: Offloader(model, OffloadConfig(device="cpu")).attach())
+    assert "FSDP" in str(error)
+
+
 def scenario(kind: str, device: str, rank: int, ranks: int) -> None:
     settings = [(0, 2, 4096), (2, 2, 32 << 20), (0, 1, 5000), (1, 3, 7777)]
-    for resident, buffers, chunk in settings[:1] if kind in ("diverge", "gone") else settings:
+    for resident, buffers, chunk in (
+        settings[:1] if kind in ("diverge", "gone", "dtensor", "fsdp", "hand overs") else settings
+    ):
         config = OffloadConfig(
             device=SimulatedDevice() if device == "simulated" else "cpu", transfer="allgather",
             resident_blocks=resident, buffers=buffers, chunk_bytes=chunk,
@@ -131,6 +209,13 @@ def scenario(kind: str, device: str, rank: int, ranks: int) -> None:
         )  # fmt: skip
         if kind == "gone":
             gone(stack(), rank, config)
+        elif kind == "dtensor":
+            for each in ("cpu", "simulated"):
+                dtensor(stack(), stack(), each)
+        elif kind == "hand overs":
+            hand_overs()
+        elif kind == "fsdp":
+            fsdp(stack())
         else:
             run(kind, stack(), stack(), rank, ranks, config)
 

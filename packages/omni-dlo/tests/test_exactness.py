@@ -374,6 +374,73 @@ def test_recurrent_blocks_keep_their_flat_weights(kind: str) -> None:
     assert torch.equal(run(model, x), run(reference, x))
 
 
+class Scaled(torch.Tensor):
+    """A quantised weight as libraries make them: a class around whole numbers and a scale."""
+
+    values: torch.Tensor
+    scale: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor, scale: torch.Tensor) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype, device=values.device)
+        made.values, made.scale = values, scale
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["values", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, torch.Tensor], context: None, size: Any, stride: Any) -> Any:
+        return Scaled(parts["values"], parts["scale"])
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.linear:
+            weight = args[1]
+            return nn.functional.linear(args[0], weight.values.to(weight.scale.dtype) * weight.scale)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return Scaled(args[0].values, args[0].scale)
+        raise NotImplementedError(str(func))
+
+
+@BOTH
+@pytest.mark.parametrize("resident", [0, 1])
+def test_wrapper_subclasses_stream_by_their_inner_tensors(
+    kind: str, resident: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # torch loads its compiler when it first sees such a class, and that makes a folder.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def make() -> Any:
+        root = nn.Module()
+        root.blocks = nn.ModuleList(nn.Linear(16, 16, bias=False) for _ in range(3))
+        for index, block in enumerate(root.blocks):
+            values = torch.arange(256, dtype=torch.int16).reshape(16, 16).t() - 128 + index
+            block._parameters["weight"] = nn.Parameter(Scaled(values, torch.full((16, 1), 0.01)), requires_grad=False)
+        return root
+
+    def through(root: Any) -> torch.Tensor:
+        x = X
+        for block in root.blocks:
+            x = block(x)
+        return x
+
+    model, reference = make(), make()
+    weight = model.blocks[0].weight
+    with Offloader(model, config(kind, resident_blocks=resident)):
+        for _ in range(2):
+            assert torch.equal(through(model), through(reference))
+        assert isinstance(model.blocks[0].weight, Scaled)
+        assert model.blocks[0].weight.values.stride() == (1, 16)
+    assert torch.equal(through(model), through(reference))
+    assert model.blocks[0].weight is weight
+
+
 @BOTH
 def test_inference_mode_throughout(make_stack: Callable[..., Any], kind: str) -> None:
     with torch.inference_mode():

@@ -152,19 +152,20 @@ def _leaves(
     if flatten is not None:
         whole = tensor
         keys, context = flatten()
-        inner = [_leaves(name, getattr(whole, key)) for key in keys]
-        counts = [len(leaves) for leaves, _ in inner]
+        # Not all that a class flattens to is a tensor: a DTensor names its mesh, too.
+        fixed = {key: getattr(whole, key) for key in keys if not isinstance(getattr(whole, key), torch.Tensor)}
+        inner = {key: _leaves(name, getattr(whole, key)) for key in keys if key not in fixed}
         kind, size, stride = type(whole), whole.shape, whole.stride()
 
         def rebuild(leaves: Sequence[torch.Tensor]) -> torch.Tensor:
-            parts, at = {}, 0
-            for key, count, (_, build) in zip(keys, counts, inner):
-                parts[key] = build(leaves[at : at + count])
-                at += count
+            parts, at = dict(fixed), 0
+            for key, (own, build) in inner.items():
+                parts[key] = build(leaves[at : at + len(own)])
+                at += len(own)
             unflatten: Callable[..., torch.Tensor] = kind.__tensor_unflatten__  # type: ignore[attr-defined]
             return unflatten(parts, context, size, stride)
 
-        return [leaf for leaves, _ in inner for leaf in leaves], rebuild
+        return [leaf for leaves, _ in inner.values() for leaf in leaves], rebuild
     if (
         tensor.layout is not torch.strided
         or tensor.is_quantized

@@ -12,6 +12,7 @@ from typing import Self
 from torch import nn
 
 from omni_dlo.attachment import Attachment, Target
+from omni_dlo.binding import bind, unbind
 from omni_dlo.capture import capture
 from omni_dlo.components import decide_roles
 from omni_dlo.config import OffloadConfig
@@ -25,7 +26,6 @@ from omni_dlo.measure import measure
 from omni_dlo.pipeline import Pipeline, PipelineLayout, read_pipeline
 from omni_dlo.placement import place
 from omni_dlo.report import Explanation, OffloadStats, chrome_trace, explain_placement
-from omni_dlo.streamer import bind, unbind
 
 __all__ = ["Offloader"]
 

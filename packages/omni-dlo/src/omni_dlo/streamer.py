@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_dlo.binding import Binding, bind, counts_versions, same_bytes, unbind
 from omni_dlo.capture import Tracked, Unit
 from omni_dlo.devices.base import Device, Event
 from omni_dlo.errors import DivergenceError, GradModeError, ModuleChangedError, PeerFaultError, ScheduleError
@@ -17,9 +18,6 @@ from omni_dlo.schedule import Fetch, Schedule
 from omni_dlo.slots import CopyEngine, Slot
 
 __all__ = ["Agreement", "ComputeSpan", "StreamedBlock", "Streamer"]
-
-Binding = tuple[Any, Any, torch.Tensor, torch.Tensor]
-"""Container, key, the tensor it holds between uses, the tensor it holds while the block runs."""
 
 
 class Agreement:
@@ -318,49 +316,3 @@ class Streamer:
             self._on_mutation(block, slot, changed)
             # What is left in the slot no longer equals the host for those; the rest does.
             block.refresh(len(self.slots))
-
-
-def bind(bindings: list[Binding]) -> bool:
-    """Swap every host tensor for its view; False, with nothing swapped, where a site holds something else."""
-    done = 0
-    try:
-        for container, key, host, view in bindings:
-            if container[key] is not host:
-                break
-            container[key] = view
-            done += 1
-        else:
-            return True
-    except (KeyError, IndexError):
-        pass
-    unbind(bindings[:done])
-    return False
-
-
-def unbind(bindings: list[Binding]) -> bool:
-    """Swap the views back; True where the block put something else at a site, which stays."""
-    replaced = False
-    for container, key, host, view in bindings:
-        try:
-            if container[key] is view:
-                container[key] = host
-            else:
-                replaced = True
-        except (KeyError, IndexError):
-            replaced = True
-    return replaced
-
-
-def counts_versions(tensor: torch.Tensor) -> bool:
-    """Whether torch counts changes of ``tensor``; it does not for tensors made under inference mode."""
-    try:
-        return tensor._version >= 0
-    except RuntimeError:
-        return False
-
-
-def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors hold the same bits, NaN included, wherever they lie."""
-    one = left.detach().contiguous().view(-1).view(torch.uint8)
-    other = right.detach().contiguous().view(-1).view(torch.uint8).to(one.device)
-    return torch.equal(one, other)
