@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -129,6 +130,24 @@ def test_sleep_and_wake(live) -> None:  # type: ignore[no-untyped-def]
         await live.engine.wake([])
         assert all(s.live and not s.asleep for s in live.engine.health().stages)
         assert (await anext(live.engine.chat(COUNT))).text == "one,"
+
+    live.run(scenario())
+
+
+def test_a_long_speech_leaves_the_stage_as_small_as_it_was(live) -> None:  # type: ignore[no-untyped-def]
+    (mouth,) = [r for r in live.engine._supervisor.replicas if r.spec.kind == "speak"]
+
+    def anonymous_kib() -> int:
+        text = pathlib.Path(f"/proc/{mouth.process.pid}/smaps_rollup").read_text()
+        return int(next(line for line in text.splitlines() if line.startswith("Pss_Anon")).split()[1])
+
+    async def scenario() -> None:
+        before = anonymous_kib()
+        text = "the moon is far away and made of stone and nobody lives there as far as anybody knows today, " * 2
+        assert [p async for p in live.engine.synthesize(text)]
+        # The mouth has one thread: what it did after the long text is done once it has spoken a short one.
+        assert [p async for p in live.engine.synthesize("Hi.")]
+        assert anonymous_kib() < before + 40_000
 
     live.run(scenario())
 

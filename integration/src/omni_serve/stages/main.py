@@ -19,6 +19,7 @@ import msgspec
 from omni_serve.errors import StartupError
 from omni_serve.stages.build import build
 from omni_serve.stages.links import Links
+from omni_serve.stages.memory import give_back
 from omni_serve.stages.runtime import Runtime
 from omni_serve.stages.spec import Launch, Report
 
@@ -60,6 +61,7 @@ def _serve(launch: Launch, reports: FileIO, stopped: threading.Event) -> int:
         except (StartupError, ImportError, OSError, ValueError) as error:
             report("failed", str(error) if isinstance(error, StartupError) else f"{type(error).__name__}: {error}")
             return 1
+        give_back()
         try:
             report("ready")
             runtime.run(stage)

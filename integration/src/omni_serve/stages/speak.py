@@ -12,6 +12,7 @@ from typing import Any
 from omni_serve.contract import OUTPUT_RATE_HZ
 from omni_serve.errors import InvalidRequestError
 from omni_serve.stages.links import API, Links
+from omni_serve.stages.memory import give_back
 from omni_serve.stages.messages import Cancel, Clause, Failed, Sound, SoundDone
 from omni_serve.voice.parts import Speaker
 
@@ -96,6 +97,8 @@ class SpeakStage:
             except Exception as error:
                 log.exception("speech of %s failed", line.job)
                 self._fail(line.job, Failed(line.job, f"{type(error).__name__}: {error}"))
+            if not self._lines:
+                give_back()
 
     def _fail(self, job: str, failed: Failed) -> None:
         self._lines.pop(job, None)

@@ -6,15 +6,19 @@ with no timestamps: ``<|startoftranscript|> <|notimestamps|>`` (50257, 50362 in 
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from omni_serve.contract import INPUT_RATE_HZ, Pcm
+from omni_serve.errors import StartupError
 from omni_serve.voice.config import TranscribeConfig
 from omni_serve.voice.parts import FRAME_SAMPLES, HeardSegment, Stop, Waveform
 from omni_serve.voice.telemetry import forbid_telemetry
-from omni_serve.voice.weights import WHISPER, verified
+from omni_serve.voice.weights import INSTALL, WHISPER, verified
 
 _PROMPT = [50257, 50362]
 _LEAST_S = 0.1
@@ -29,7 +33,6 @@ class WhisperTranscriber:
     def __init__(self, config: TranscribeConfig | None = None) -> None:
         forbid_telemetry()
         from ctranslate2.models import Whisper  # type: ignore[import-untyped]
-        from faster_whisper.feature_extractor import FeatureExtractor  # type: ignore[import-untyped]
         from tokenizers import Tokenizer
 
         self._config = config or TranscribeConfig()
@@ -42,7 +45,7 @@ class WhisperTranscriber:
             intra_threads=self._config.threads,
         )
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
-        self._features = FeatureExtractor()
+        self._features: Callable[..., Waveform] = _front_end()
 
     def transcribe(self, pcm: Pcm, stop: Stop) -> tuple[HeardSegment, ...]:
         """See :class:`~omni_serve.voice.parts.Transcriber`. Long audio is cut where it is quietest."""
@@ -82,6 +85,24 @@ class WhisperTranscriber:
     def close(self) -> None:
         """Let the weights go. Idempotent."""
         self._model.unload_model()
+
+
+def _front_end() -> Callable[..., Waveform]:
+    """faster-whisper's log-Mel front end, loaded from its file.
+
+    It needs NumPy alone; the package around it also imports PyAV and the model hub's client, for files and downloads
+    that do not happen here.
+    """
+    package = importlib.util.find_spec("faster_whisper")
+    folders = package.submodule_search_locations if package is not None else None
+    path = Path(next(iter(folders or ("",)))) / "feature_extractor.py"
+    spec = importlib.util.spec_from_file_location("omni_serve_log_mel", path)
+    if spec is None or spec.loader is None:
+        raise StartupError(f"faster-whisper is not installed with its feature_extractor.py. {INSTALL}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    extractor: Callable[..., Waveform] = module.FeatureExtractor()
+    return extractor
 
 
 def windows(wave: Waveform, most: int) -> list[tuple[int, int]]:
