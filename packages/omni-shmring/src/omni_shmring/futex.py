@@ -33,17 +33,19 @@ _syscall.restype = ctypes.c_long
 _number = _NUMBERS.get(platform.machine())
 
 
-def wait(address: int, expected: int, timeout_s: float) -> None:
+def wait(address: int, expected: int, timeout_s: float) -> bool:
     """Sleep until somebody wakes the word, or at most ``timeout_s``; at once when it no longer holds ``expected``.
 
-    May return early for no reason. On a machine whose system call number is unknown it sleeps one millisecond.
+    Whether somebody woke it. May return early for no reason. On a machine whose system call number is unknown it
+    sleeps one millisecond.
     """
     if _number is None:
         time.sleep(min(timeout_s, _POLL_S))
-        return
+        return False
     fraction, whole = math.modf(max(timeout_s, 0.0))
     limit = _Timespec(int(whole), int(fraction * 1e9))
-    _syscall(_number, address, _WAIT, expected, ctypes.addressof(limit), None, 0)
+    woken: int = _syscall(_number, address, _WAIT, expected, ctypes.addressof(limit), None, 0)
+    return woken == 0
 
 
 def wake_all(address: int) -> None:

@@ -106,9 +106,9 @@ class Inbox:
         self._fence()
         return ticket
 
-    def sleep(self, ticket: int, timeout_s: float) -> None:
-        """Sleep until the bell rings after :meth:`arm`, or at most ``timeout_s``."""
-        futex.wait(self._bell_address, ticket, timeout_s)
+    def sleep(self, ticket: int, timeout_s: float) -> bool:
+        """Sleep until the bell rings after :meth:`arm`, or at most ``timeout_s``; whether somebody woke us."""
+        return futex.wait(self._bell_address, ticket, timeout_s)
 
     def use_pipe(self, entry: int, wanted: bool) -> None:
         """Say whether this receiver's FIFO is to be written to as well."""
@@ -120,6 +120,14 @@ class Inbox:
         """Tell the stage that a ring came or went, and wake it."""
         self.words[_W_RINGS] = next(self._fresh)
         self.ring()
+
+    def nudge(self) -> None:
+        """Wake who sleeps in a thread before the frame is written: the two take about as long as each other.
+
+        The alarm stays set: who looks too early and sleeps again is woken once more by :meth:`ring`.
+        """
+        if self.words[_W_ALARM]:
+            futex.wake_all(self._bell_address)
 
     def ring(self) -> None:
         """Wake whoever sleeps. Without a sleeper this costs one fence and one look."""

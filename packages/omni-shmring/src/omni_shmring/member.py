@@ -76,9 +76,9 @@ class Member:
         with self._scope.locked(0) as held:
             return len(self._scope.reap()) if held else 0
 
-    def sleep(self, ticket: int, timeout_s: float) -> None:
-        """Sleep on the stage's inbox."""
-        self.inbox.sleep(ticket, timeout_s)
+    def sleep(self, ticket: int, timeout_s: float) -> bool:
+        """Sleep on the stage's inbox; whether somebody woke us."""
+        return self.inbox.sleep(ticket, timeout_s)
 
     def close(self) -> None:
         """Leave: the last one out removes the directory."""

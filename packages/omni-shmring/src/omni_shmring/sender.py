@@ -17,6 +17,8 @@ from omni_shmring.outbound import Outbound, Route
 from omni_shmring.stats import Counters, EdgeStats
 
 _LINGER_LOOK_S = 0.02
+NUDGE_BYTES = 1 << 20
+"""Up to this frame size a sleeping receiver is woken before the frame is written rather than after."""
 
 
 class Sender:
@@ -43,6 +45,8 @@ class Sender:
             try:
                 frame = codec.encode(payload)
                 nbytes = frame.nbytes
+                if nbytes <= NUDGE_BYTES:
+                    edge.inbox.nudge()
                 self._ceiling += nbytes + len(raw)
                 if self._ceiling > self._limit:
                     self._weigh(edge, raw, nbytes)

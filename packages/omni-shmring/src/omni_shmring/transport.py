@@ -23,6 +23,8 @@ from omni_shmring.waiting import RECHECK_S, LoopWaiters
 log = logging.getLogger("omni_shmring")
 _monotonic = time.monotonic
 
+NUDGE_S = 0.0001
+"""How long a woken wait looks for the message before it sleeps again."""
 HOUSEKEEPING_S = 1.0
 """How often a transport in use looks for what dead processes left in its scope."""
 
@@ -141,7 +143,13 @@ class Transport:
             left = RECHECK_S if deadline is None else min(deadline - time.monotonic(), RECHECK_S)
             if left <= 0:
                 return None
-            self._member.sleep(ticket, left)
+            if self._member.sleep(ticket, left):
+                # A producer wakes us as it begins to write. Look for that long, and sleep again if it was not for us.
+                until = _monotonic() + NUDGE_S
+                while _monotonic() < until:
+                    got = self.get(source, key)
+                    if got is not None:
+                        return got
 
     async def wait_async(self, source: str | int, key: str, timeout_s: float | None = None) -> Received | None:
         """Like :meth:`wait`, in an event loop and without a thread.
