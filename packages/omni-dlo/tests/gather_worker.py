@@ -18,6 +18,7 @@ from omni_dlo import OffloadConfig, Offloader, SimulatedDevice
 from omni_dlo.errors import (
     DistributedWeightError,
     DivergenceError,
+    ModuleChangedError,
     PeerFaultError,
     ShardedReadError,
     SimulatedHazardError,
@@ -185,6 +186,9 @@ def hand_overs() -> None:
                     got = "wrong"
         except SimulatedHazardError as error:
             got = error.kind
+        except ModuleChangedError:
+            # Bytes that arrive while the block runs look as if the block wrote them.
+            got = "wrong"
         assert got == seen, (waits, on, got, seen)
 
 
